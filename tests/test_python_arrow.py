@@ -464,10 +464,10 @@ def test_wrong_keys_are_errors():
     assert rows(ascot.sort(TABLE, key="k", memory=caught.value.needed))
 
 
-def test_other_jobs_refuse_batches(disk):
-    for job in (ascot.merge, ascot.split):
+def test_plans_are_of_files():
+    for plan in (ascot.plan.sort, ascot.plan.merge, ascot.plan.split):
         with pytest.raises(TypeError, match="is of files, not of Arrow batches"):
-            job(TABLE, to=disk / "out-{}", **({"parts": 2} if job is ascot.split else {}))
+            plan(TABLE, **({"parts": 2} if plan is ascot.plan.split else {}))
 
 
 def test_the_error_of_a_foreign_stream_is_told():

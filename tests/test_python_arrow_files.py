@@ -134,7 +134,7 @@ def test_batches_that_do_not_fit_a_file_are_errors(disk):
         ascot.sort(
             pyarrow.table({"k": pyarrow.array([1, None], "u8").cast("u8").cast("uint64")}), layout="u64", to=out
         )
-    with pytest.raises(errors.InvalidRequest, match="not sorted to a file of CSV"):
+    with pytest.raises(errors.InvalidRequest, match="become CSV in a flow only"):
         ascot.sort(pyarrow.table({"k": ["a"]}), layout=ascot.Csv(), to=out)
     assert leftovers(disk) == []
 

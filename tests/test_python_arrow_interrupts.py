@@ -98,3 +98,86 @@ def test_ctrl_c_does_not_wait_for_a_foreign_stream(disk):
         return float(done.stdout)
 
     assert_acts_within_200_ms(attempt)
+
+
+READS = {
+    "pyarrow": "pyarrow.table(stream)",
+    "reader": "pyarrow.RecordBatchReader.from_stream(stream).read_all()",
+    "polars": "polars.DataFrame(stream)",
+    "pandas": "pandas.DataFrame.from_arrow(stream)",
+}
+
+
+def script_of_reading(read, disk, handler=""):
+    """Reads a stream of 15 million rows in one call, 0.2 seconds after whose start Ctrl-C comes."""
+    return textwrap.dedent(f"""
+        import os, signal, sys, threading, time
+        import ascot, numpy, pandas, polars, pyarrow
+
+        TEXT = pyarrow.array(["x" * 40] * 50_000)
+        def batches():
+            for number in range(300):
+                keys = numpy.random.default_rng(number).integers(0, 1 << 63, 50_000, dtype="u8")
+                yield pyarrow.record_batch([pyarrow.array(keys), TEXT], ["k", "s"])
+
+        def stop():
+            global at
+            at = time.monotonic()
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def read():
+            try:
+                return {read}
+            except Exception as error:
+                # The library's own error; code of Python runs from here on.
+                told.append(str(error))
+                raise
+
+        told = []
+        stream = ascot.sort(batches(), key="k", memory="32MiB", temp={str(disk)!r})
+        end = stream._stream.end()
+        {handler}
+        threading.Timer(0.2, stop).start()
+    """)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("library", READS)
+def test_ctrl_c_stops_a_stream_that_a_library_reads_in_one_call(library, disk):
+    script = script_of_reading(READS[library], disk) + textwrap.dedent(f"""
+        try:
+            read()
+            sys.exit("it was not interrupted")
+        except KeyboardInterrupt:
+            took = time.monotonic() - at
+        assert end.is_over and all("KeyboardInterrupt" in text for text in told), told
+        print(took, os.listdir({str(disk)!r}))
+    """)
+
+    def attempt():
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        took, left = done.stdout.split(maxsplit=1)
+        assert left.strip() == "[]"
+        return float(took)
+
+    assert_acts_within_200_ms(attempt)
+
+
+@pytest.mark.alone
+def test_a_stream_goes_on_after_a_signal_whose_handler_raises_nothing(disk):
+    script = script_of_reading(READS["pyarrow"], disk, "signal.signal(signal.SIGINT, lambda *_: told.append(1))")
+    script += textwrap.dedent("""
+        assert read().num_rows == 15_000_000
+        assert told == [1] and end.is_over, told
+    """)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_uncaught_interrupt_of_a_library_that_reads_is_told(disk):
+    """A script without a handler ends with the error of the library, which names the interrupt."""
+    script = script_of_reading(READS["pyarrow"], disk) + "read()\n"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0 and "KeyboardInterrupt" in done.stderr, done.stderr
+    assert leftovers(disk) == []

@@ -28,6 +28,7 @@ __all__ = [
     "bytes_text",
     "cheapest_cluster",
     "check",
+    "check_batches",
     "choose_bounds",
     "cluster_inputs",
     "compare_traces",
@@ -60,6 +61,7 @@ __all__ = [
     "read_lab_streams",
     "remove_leftovers",
     "resume",
+    "run_on_batches",
     "sample_chunk",
     "seal_chunk",
     "seconds_text",
@@ -67,7 +69,6 @@ __all__ = [
     "size_bytes",
     "sort",
     "sort_partition",
-    "sort_source",
     "sort_to_batches",
     "spill_chunk",
     "split",
@@ -85,13 +86,20 @@ _Path: TypeAlias = str | PathLike[str]
 _Report: TypeAlias = Callable[..., object] | None
 # A report or plan as JSON and as text, and warnings.
 _Told: TypeAlias = tuple[str, str, list[str]]
+# Records, bytes, duplicate keys, checksum; and input, number and offset of the first record out of order.
+_Checked: TypeAlias = tuple[int, int, int, str, tuple[str, int, int | None] | None]
 
 def sort(options: dict[str, Any], progress: _Report) -> _Told: ...
 def sort_to_batches(
     inputs: list[int], options: dict[str, Any], arrow: dict[str, Any], source: object, progress: _Report
 ) -> tuple[BatchStream, StreamJob]: ...
-def sort_source(
-    options: dict[str, Any], arrow: dict[str, Any], source: object, view: _Path | None, progress: _Report
+def run_on_batches(
+    options: dict[str, Any],
+    arrow: dict[str, Any],
+    sources: list[Any],
+    progress: _Report,
+    by: str | None = None,
+    view: _Path | None = None,
 ) -> _Told: ...
 def begin_flow(options: dict[str, Any], progress: _Report) -> tuple[Flow, list[BatchStream]]: ...
 def pass_batches(source: object) -> BatchStream: ...
@@ -103,7 +111,14 @@ def explain(options: dict[str, Any], by: str | None = None, view: _Path | None =
 def generate(options: dict[str, Any], progress: _Report) -> int: ...
 def check(
     inputs: Sequence[str | tuple[str, int, int]], records: dict[str, Any], threads: int | None, progress: _Report
-) -> tuple[int, int, int, str, tuple[str, int, int | None] | None]: ...
+) -> _Checked: ...
+def check_batches(
+    source: object,
+    records: dict[str, Any] | None,
+    arrow: dict[str, Any],
+    threads: int | None,
+    progress: _Report,
+) -> _Checked: ...
 def cluster_inputs(options: dict[str, Any]) -> list[tuple[int, int]]: ...
 def sample_chunk(options: dict[str, Any], span: dict[str, Any], count: int) -> bytes: ...
 def choose_bounds(options: dict[str, Any], samples: list[bytes], partitions: int) -> bytes: ...
@@ -317,6 +332,7 @@ class IndexWriter:
     def end_epoch(self) -> int: ...
     def close(self) -> None: ...
     def abandon(self) -> None: ...
+    def end(self) -> StreamEnd: ...
 
 @final
 class Table:

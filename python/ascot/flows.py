@@ -15,7 +15,7 @@ from ascot._native import Batch
 from ascot.batches import Batches
 from ascot.errors import InvalidRequest, warn
 from ascot.jobs import Job
-from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
+from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, arrow_options, layout_of, record_options
 from ascot.progress import ProgressLike, reporter
 from ascot.sources import (
     ArrowSource,
@@ -341,7 +341,7 @@ def _files(
         {
             "path": file,
             "records": record_options(layout, key, reverse, "merge_by"),
-            "arrow": {"keys": [], "fields": None, "binary": False, **layout.arrow_options()},
+            "arrow": arrow_options(layout),
             "strict": isinstance(layout, Csv) and layout.strict,
         }
         for file, layout in zip(files, layouts, strict=True)

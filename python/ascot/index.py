@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ascot import _native, arguments
 from ascot.batches import Batch, Batches
-from ascot.leases import Lease, Leased
+from ascot.leases import Leased
 from ascot.sources import PathLike
 
 __all__ = ["Index", "Record", "Writer", "open", "writer"]
@@ -197,16 +197,16 @@ class Writer:
 
     As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
     dropped, and a new directory without an epoch is removed. Records are dropped, too, with a ResourceWarning, if a
-    writer is no longer used before `close` was called.
+    writer is no longer used before `close` was called. An exception that interrupts a call, such as KeyboardInterrupt,
+    closes the writer in the same way.
     """
 
-    __slots__ = ("_appended", "_lease", "_native", "path")
+    __slots__ = ("_appended", "_native", "path")
 
     path: str
 
     def __init__(self, path: PathLike, native: _native.IndexWriter) -> None:
         self.path, self._native = os.fspath(path), native
-        self._lease: Lease | None = Lease()
         # Records since the last epoch.
         self._appended = 0
 
@@ -220,7 +220,8 @@ class Writer:
 
     def _ending(self) -> Callable[[], bool]:
         """Tells whether the writer is closed or no longer used."""
-        return (lambda: True) if self._lease is None else self._lease.ending()
+        end = self._native.end()
+        return lambda: end.is_over
 
     @property
     def epochs(self) -> int:
@@ -255,7 +256,7 @@ class Writer:
         Raises the exceptions of `end_epoch`, unless it is closed already.
         """
         self._native.close()
-        self._lease, self._appended = None, 0
+        self._appended = 0
 
     def __enter__(self) -> Writer:
         return self
@@ -267,7 +268,7 @@ class Writer:
             self.close()
         else:
             self._native.abandon()
-            self._lease, self._appended = None, 0
+            self._appended = 0
 
     def __repr__(self) -> str:
         return f"<ascot.index.Writer {self.path}>"

@@ -6,16 +6,28 @@ stops the job, which removes its files, and raises KeyboardInterrupt.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 from ascot import _native, arguments
 from ascot.batches import Batches
 from ascot.errors import InvalidRequest, warn
-from ascot.layouts import Csv, KeyLike, Layout, LayoutLike, Lines, keys_of, layout_of, record_options
+from ascot.layouts import (
+    Csv,
+    KeyLike,
+    Layout,
+    LayoutLike,
+    Lines,
+    arrow_options,
+    column_keys,
+    keys_of,
+    layout_of,
+    record_options,
+)
 from ascot.outcomes import Outcome
 from ascot.progress import ProgressLike, checked, reporter
-from ascot.sources import ArrowSource, PathLike, Source, SourceFile, Sources, batches_of, output_path, sources_of
+from ascot.sources import ArrowSource, PathLike, Source, SourceFile, Sources, output_path, sources_of, with_batches
 
 __all__ = ["Job", "Settings", "merge", "reshape", "resume", "sort", "split"]
 
@@ -174,7 +186,7 @@ def sort(
         raise InvalidRequest("a view has all records: leave out parts, unique and top, or write a file (to=FILE)")
     request.set_method(method)
     if streams:
-        return request.stream([] if request.source is None else column_keys(key, reverse))
+        return request.stream(column_keys(key, reverse) if request.files.batches else [])
     if directory is None:
         return request.write(to, number, request.sorting(None))
     return request.run(request.sorting(directory), [directory])
@@ -184,27 +196,17 @@ def _sort_of(
     source: Any, layout: LayoutLike | None, key: KeyLike | None, reverse: bool, settings: Settings, streams: bool
 ) -> Request:
     """The request of a sort of files or of batches; of batches that stream, only their columns have keys."""
-    batches, files = batches_of(source)
-    if batches is None:
-        return Request(files, layout, key, reverse, settings)
-    if streams and layout is not None:
-        raise InvalidRequest("layout= describes files: leave it out to sort the batches, or give to=FILE")
-    if not streams and layout is None:
-        raise InvalidRequest(
-            "a file of batches needs a layout, such as layout=ascot.Integers('u64')\n"
-            "  CSV with a header is written by a flow: ascot.flow([ascot.sort(batches, key=...)], [FILE], "
-            "lambda inputs: ((0, batch) for batch in inputs[0]))"
-        )
-    arguments.flag("reverse", reverse)
-    if streams:
+    sources = with_batches(source)
+    if streams and sources.batches:
+        if layout is not None:
+            raise InvalidRequest("layout= describes files: leave it out to sort the batches, or give to=FILE")
+        arguments.flag("reverse", reverse)
         layout, key, reverse = Lines(), None, False
-    request = Request(Sources(), layout, key, reverse, settings)
-    request.source = batches
-    return request
+    return Request(sources, layout, key, reverse, settings)
 
 
 def merge(
-    sources: Source,
+    sources: Source | ArrowSource | Sequence[Source | ArrowSource],
     *,
     to: PathLike,
     key: KeyLike | None = None,
@@ -215,10 +217,13 @@ def merge(
     top: int | None = None,
     **settings: Unpack[Settings],
 ) -> Job:
-    """Merges files that are sorted by the same key to the file `to`.
+    """Merges files or Arrow batches that are sorted by the same key to the file `to`.
 
-    The arguments are those of `sort`, with the same `settings` (`ascot.Settings`). Raises NotSorted, with the file
-    and the record, if an input is not in order, and the exceptions of `sort`.
+    Each element of a list is an input: a path, a pattern, an open file, bytes, or an object with Arrow batches, such
+    as a table or a generator. Batches become records of the `layout`; if that is CSV, they are written to files in
+    `temp` first. The other arguments are those of `sort`, with the same `settings` (`ascot.Settings`).
+
+    Raises NotSorted, with the input and the record, if an input is not in order, and the exceptions of `sort`.
 
     >>> import ascot, tempfile, pathlib
     >>> directory = pathlib.Path(tempfile.mkdtemp())
@@ -228,14 +233,16 @@ def merge(
     >>> (directory / "all").read_text().split()
     ['ape', 'bee', 'cow']
     """
-    request = Request(sources, layout, key, reverse, settings, "sources")
+    request = Request(with_batches(sources, "sources", several=True), layout, key, reverse, settings)
     request.set_rows(unique, top, stable=stable)
     request.set(merge=True)
-    return request.write(to, None, _native.sort)
+    if isinstance(request.layout, Csv):
+        request.write_batches(to)
+    return request.write(to, None, request.sorting(None))
 
 
 def reshape(
-    sources: Source,
+    sources: Source | ArrowSource | Sequence[Source | ArrowSource],
     *,
     to: PathLike,
     parts: int,
@@ -246,21 +253,25 @@ def reshape(
     reverse: bool = False,
     **settings: Unpack[Settings],
 ) -> Job:
-    """Merges sorted files to `parts` sorted files, named by the pattern `to`.
+    """Merges sorted files or Arrow batches, as `merge` does, to `parts` sorted files, named by the pattern `to`.
 
     `by` decides on the file of a record: a range of its key, a hash of `by_key`, or each value of `by_key` in a file
-    of its own. Without `by_key` the key that orders the records counts. The other arguments are those of `sort`, with
-    the same `settings` (`ascot.Settings`).
+    of its own. Without `by_key` the key that orders the records counts. For ranges, which are sampled, batches are
+    written to files in `temp` first. The other arguments are those of `sort`, with the same `settings`
+    (`ascot.Settings`).
 
     Raises NotSorted if an input is not in order, and the exceptions of `sort`.
     """
-    request = Request(sources, layout, key, reverse, settings, "sources")
+    request = Request(with_batches(sources, "sources", several=True), layout, key, reverse, settings)
     request.reshape(by, by_key)
-    return request.write(to, arguments.count("parts", parts, least=1), _native.sort)
+    number = arguments.count("parts", parts, least=1)
+    if by == "range" or isinstance(request.layout, Csv):
+        request.write_batches(to)
+    return request.write(to, number, request.sorting(None))
 
 
 def split(
-    source: Source,
+    source: Source | ArrowSource,
     *,
     to: PathLike,
     parts: int,
@@ -271,12 +282,13 @@ def split(
     reverse: bool = False,
     **settings: Unpack[Settings],
 ) -> Job:
-    """Divides files into `parts` files, named by the pattern `to`, without sorting them.
+    """Divides files or Arrow batches into `parts` files, named by the pattern `to`, without sorting them.
 
     `by` is `range` (each part has a range of keys; the default with a key), `hash` (equal keys share a part) or
     `size` (equal bytes each, in the order of the input; the default without a key). `boundaries` is a file of
-    records whose keys bound the ranges. The other arguments are those of `sort`, with the same `settings`
-    (`ascot.Settings`).
+    records whose keys bound the ranges. Batches become records of the `layout`; for parts of equal bytes, for ranges
+    without `boundaries`, and for CSV they are written to a file in `temp` first. The other arguments are those of
+    `sort`, with the same `settings` (`ascot.Settings`).
 
     Raises the exceptions of `sort`.
 
@@ -287,10 +299,13 @@ def split(
     >>> (directory / "part-1").read_text().split()
     ['cow', 'dog']
     """
-    request = Request(source, layout, key, reverse, settings)
+    request = Request(with_batches(source), layout, key, reverse, settings)
     rule = request.split(by, boundaries)
     number = arguments.count("parts", parts, least=1)
-    return request.write(to, number, lambda options, progress: _native.split(options, rule, progress))
+    samples = rule == "size" or (rule == "range" and boundaries is None)
+    if samples or isinstance(request.layout, Csv):
+        request.write_batches(to)
+    return request.write(to, number, request.splitting(rule))
 
 
 def resume(directory: PathLike, *, memory: int | str | None = None, progress: ProgressLike = None) -> Job:
@@ -314,8 +329,6 @@ class Request:
 
     layout: Layout
     options: dict[str, Any]
-    # The batches to sort, instead of files.
-    source: Any
 
     def __init__(
         self,
@@ -326,9 +339,14 @@ class Request:
         settings: Settings,
         argument: str = "source",
     ) -> None:
-        self.source = None
         self.files = source if isinstance(source, Sources) else sources_of(source, argument)
         inputs = self.files.files
+        if self.files.batches and layout is None:
+            raise InvalidRequest(
+                "a file of batches needs a layout, such as layout=ascot.Integers('u64')\n"
+                "  CSV with a header is written by a flow: ascot.flow([ascot.sort(batches, key=...)], [FILE], "
+                "lambda inputs: ((0, batch) for batch in inputs[0]))"
+            )
         self.layout = _layout_for(inputs, layout, key)
         self.progress = checked(settings.get("progress"))
         self.options = {
@@ -386,27 +404,55 @@ class Request:
         self.set(output=path, parts=parts)
         return path
 
-    @property
-    def arrow(self) -> dict[str, Any]:
-        """The Arrow side of the records."""
-        return {"keys": [], "fields": None, "binary": False, **self.layout.arrow_options()}
-
     def sorting(self, view: str | None) -> Callable[..., Any]:
-        """The function that sorts the files or batches to an output or to a view."""
-        source = self.source
-        if source is not None:
-            return lambda options, progress: _native.sort_source(options, self.arrow, source, view, progress)
+        """The function that sorts or merges the files or batches to an output or to a view."""
+        if self.files.batches:
+            return self._on_batches(None, view)
         if view is None:
             return _native.sort
         return lambda options, progress: _native.make_view(options, view, progress)
 
+    def splitting(self, rule: str) -> Callable[..., Any]:
+        """The function that splits the files or batches by a rule."""
+        if self.files.batches:
+            return self._on_batches(rule, None)
+        return lambda options, progress: _native.split(options, rule, progress)
+
+    def _on_batches(self, rule: str | None, view: str | None) -> Callable[..., Any]:
+        return lambda options, progress: _native.run_on_batches(
+            options, arrow_options(self.layout), self.files.batches, progress, rule, view
+        )
+
+    def write_batches(self, to: PathLike) -> None:
+        """Writes the batches to files without a name, for a job that looks into its inputs and writes `to`."""
+        from ascot.flows import flow
+
+        usual = [os.environ.get("ASCOT_TMPDIR"), os.environ.get("TMPDIR"), os.path.dirname(self.output(to)), "."]
+        directory = next(one for one in [*self.options["temp"], *usual] if one)
+        shared = ("memory", "threads", "volume", "any_format")
+        settings: dict[str, Any] = {name: self.options[name] for name in shared}
+
+        def write(batches: Any, path: str) -> None:
+            flow(
+                [batches],
+                [path],
+                lambda inputs: ((0, batch) for batch in inputs[0]),
+                output_layout=self.layout,
+                progress=self.progress,
+                **settings,
+            )
+
+        self.files.write_batches(directory, write)
+
     def stream(self, keys: list[tuple[str, bool, bool]]) -> Batches:
         """The sorted batches of the files, or of the source ordered by the columns `keys`."""
         with reporter(self.progress) as report:
-            arrow = {**self.arrow, "keys": keys}
             # A library may read the stream after all objects of the package are gone.
             opened = self.files.give_up_descriptors()
-            stream, job = _native.sort_to_batches(opened, self.options, arrow, self.source, report)
+            source = self.files.batches[0] if self.files.batches else None
+            stream, job = _native.sort_to_batches(
+                opened, self.options, arrow_options(self.layout, keys), source, report
+            )
         return Batches(stream, job, self.files)
 
     def write(self, to: Any, parts: int | None, work: Callable[..., Any]) -> Job:
@@ -431,15 +477,6 @@ def _written(told: str) -> list[str]:
     return [] if written is None else [written]
 
 
-def column_keys(key: KeyLike | None, reverse: bool) -> list[tuple[str, bool, bool]]:
-    """Keys of columns: name, whether descending, whether nulls come first."""
-    keys = keys_of(key)
-    for one in keys:
-        if not isinstance(one.target, str) or one.type is not None:
-            raise InvalidRequest(f"{one!r}: a key of Arrow batches is the name of a column")
-    return [(str(one.target), one.descending != reverse, one.nulls == "first") for one in keys]
-
-
 def _settings(given: Settings) -> dict[str, Any]:
     """The options of the extension module for the arguments that all jobs have."""
     unknown = given.keys() - _SETTINGS.keys() - {"progress"}
@@ -459,7 +496,7 @@ def _settings(given: Settings) -> dict[str, Any]:
     }
 
 
-def _layout_for(inputs: list[SourceFile], layout: LayoutLike | None, key: KeyLike | None) -> Layout:
+def _layout_for(inputs: list[SourceFile | None], layout: LayoutLike | None, key: KeyLike | None) -> Layout:
     """The layout given, or that of the names of the files."""
     if layout is not None:
         return layout_of(layout)

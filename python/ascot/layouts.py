@@ -538,3 +538,17 @@ def record_options(layout: Layout, key: KeyLike | None, reverse: bool, argument:
         "header": False,
         **layout.options(),
     }
+
+
+def arrow_options(layout: Layout, keys: Sequence[tuple[str, bool, bool]] = ()) -> dict[str, Any]:
+    """The Arrow side of the records for the extension module; `keys` are those of columns."""
+    return {"keys": list(keys), "fields": None, "binary": False, **layout.arrow_options()}
+
+
+def column_keys(key: KeyLike | None, reverse: bool) -> list[tuple[str, bool, bool]]:
+    """Keys of columns: name, whether descending, whether nulls come first."""
+    keys = keys_of(key)
+    for one in keys:
+        if not isinstance(one.target, str) or one.type is not None:
+            raise InvalidRequest(f"{one!r}: a key of Arrow batches is the name of a column")
+    return [(str(one.target), one.descending != reverse, one.nulls == "first") for one in keys]

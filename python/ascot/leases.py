@@ -1,8 +1,8 @@
 """Leases: the time for which an open object, and all that reads from it, uses its memory.
 
 ```text
-  View, Index, Writer ─▶ Lease ◀─ files and iterators of the object
-                           └────▶ StreamEnd of each stream of batches, which a library may read
+  View, Index ─▶ Lease ◀─ files and iterators of the object
+                   └────▶ StreamEnd of each stream of batches, which a library may read
 ```
 """
 

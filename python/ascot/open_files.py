@@ -1,12 +1,16 @@
-"""The names of open files and bytes in texts of the libraries, which know them by their numbers in /proc."""
+"""The names of open files, bytes and batches in texts of the libraries, which know them by numbers and as records."""
 
 from __future__ import annotations
 
+import re
 from weakref import WeakValueDictionary
 
-__all__ = ["Names", "named"]
+__all__ = ["BATCHES_FILE", "Names", "named"]
 
 _PREFIX = "/proc/self/fd/"
+# The start of the name of a file for batches, before 16 digits.
+BATCHES_FILE = ".ascot-batches-"
+_BATCHES = re.compile(rf"output 0 \(.*?{re.escape(BATCHES_FILE)}[0-9a-f]{{16}}\)|the records of the program")
 
 
 class Names:
@@ -34,11 +38,11 @@ _names: WeakValueDictionary[str, Names] = WeakValueDictionary()
 
 
 def named(text: str) -> str:
-    """A text in which open files have their names."""
+    """A text in which open files and batches have their names."""
     before, *others = text.split(_PREFIX)
     for rest in others:
         number = rest[: len(rest) - len(rest.lstrip("0123456789"))]
         path = _PREFIX + number
         owner = _names.get(path)
         before += (path if owner is None else owner.get(path)) + rest[len(number) :]
-    return before
+    return _BATCHES.sub("the batches", before)

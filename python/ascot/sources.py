@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ascot import arguments
 from ascot.errors import InvalidRequest
-from ascot.open_files import Names
+from ascot.open_files import BATCHES_FILE, Names
 
 __all__ = [
     "ArrowSource",
@@ -24,6 +24,7 @@ __all__ = [
     "batches_of",
     "output_path",
     "sources_of",
+    "with_batches",
 ]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
@@ -65,12 +66,16 @@ SourceFile: TypeAlias = "str | FileRange"
 
 
 class Sources:
-    """The files of a source, in order. Open files and bytes have descriptors, which are closed with this object."""
+    """The files of a source, in order. Open files and bytes have descriptors, which are closed with this object.
 
-    __slots__ = ("__weakref__", "_descriptors", "_names", "files")
+    None in `files` is an input of Arrow batches, and `batches` has these in order.
+    """
+
+    __slots__ = ("__weakref__", "_descriptors", "_names", "batches", "files")
 
     def __init__(self) -> None:
-        self.files: list[SourceFile] = []
+        self.files: list[SourceFile | None] = []
+        self.batches: list[Any] = []
         # What closes each of them.
         self._descriptors: list[weakref.finalize[[int], Sources]] = []
         self._names = Names()
@@ -107,6 +112,21 @@ class Sources:
             raise InvalidRequest(f"the file {file!r} was read up to byte {position}: seek(0) first, or name it")
         name = getattr(file, "name", None)
         self._add_open(number, name if isinstance(name, str) else "the open file")
+
+    def add_batches(self, batches: Any) -> None:
+        """Adds Arrow batches."""
+        self.files.append(None)
+        self.batches.append(batches)
+
+    def write_batches(self, directory: str, write: Callable[[Any, str], object]) -> None:
+        """Replaces batches by files without a name in `directory`; `write` writes the records of some to a file."""
+        batches, self.batches = self.batches, []
+        for place in [place for place, file in enumerate(self.files) if file is None]:
+            path = os.path.join(directory, BATCHES_FILE + os.urandom(8).hex())
+            write(batches.pop(0), path)
+            number = self._owned(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            os.unlink(path)
+            self.files[place] = self._names.add(number, "the batches")
 
     def add_bytes(self, view: memoryview) -> None:
         """Adds bytes, which are copied to a file in memory."""
@@ -176,14 +196,29 @@ def sources_of(source: Any, argument: str = "source") -> Sources:
     Raises FileNotFoundError if no file matches a pattern, and TypeError, with the name of the `argument`, for
     anything that is no file.
     """
-    batches, source = batches_of(source)
-    if batches is not None:
+    sources = with_batches(source, argument)
+    for batches in sources.batches:
         raise TypeError(
             f"{argument} is of files, not of Arrow batches ({type(batches).__name__})\n"
             "  write a file first: ascot.sort(batches, layout=..., to=FILE)"
         )
+    return sources
+
+
+def with_batches(source: Any, argument: str = "source", *, several: bool = False) -> Sources:
+    """The files of a source, or its Arrow batches. If it is `several` sources, each element of a list is one.
+
+    Raises the exceptions of `sources_of`, but takes batches.
+    """
     sources = Sources()
-    _add(source, sources, argument, True)
+    for one in source if several and isinstance(source, list | tuple) else [source]:
+        batches, files = batches_of(one)
+        if batches is not None:
+            sources.add_batches(batches)
+        elif one is source:
+            _add(files, sources, argument, True)
+        else:
+            _add(files, sources, f"an element of {argument}", False)
     if not sources.files:
         raise InvalidRequest(f"{argument} has no input: name at least one file")
     return sources

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from ascot import _native, arguments
-from ascot.layouts import KeyLike, LayoutLike, layout_of, record_options
+from ascot.layouts import KeyLike, LayoutLike, Lines, arrow_options, column_keys, layout_of, record_options
+from ascot.open_files import named
 from ascot.progress import Progress, reporter
-from ascot.sources import PathLike, Source, output_path, sources_of
+from ascot.sources import ArrowSource, PathLike, Source, Sources, output_path, with_batches
 
 __all__ = ["Checked", "Disorder", "check", "gen"]
 
@@ -68,15 +69,18 @@ class Checked(NamedTuple):
 
 
 def check(
-    source: Source,
+    source: Source | ArrowSource,
     *,
     key: KeyLike | None = None,
-    layout: LayoutLike = "lines",
+    layout: LayoutLike | None = None,
     reverse: bool = False,
     threads: int | None = None,
     progress: Literal["auto"] | Callable[[Progress], object] | None = None,
 ) -> Checked:
     """Counts the records of files that are one sequence, sums them up, and finds the first out of order.
+
+    `layout` is that of the files, by default lines. Of Arrow batches `key` names the columns that should order the
+    rows, and bytes and checksum are of an encoding of the rows; with a `layout` they are checked as records of it.
 
     A directory stands for the files and views in it, in the order of their names, such as the output of
     `ascot.cluster.sort`. Views are merged as they are read. Raises FileMissing for a view whose files are not there.
@@ -90,8 +94,27 @@ def check(
     (1000, False)
     """
     threads = arguments.maybe(arguments.count, "threads", threads, least=1)
-    described, files = record_options(layout_of(layout), key, reverse), sources_of(source)
+    files = with_batches(source)
     with reporter(progress) as report:
-        records, size, duplicates, checksum, first = _native.check(files.files, described, threads, report)
-    disorder = None if first is None else Disorder(*first)
+        records, size, duplicates, checksum, first = _checked(files, layout, key, reverse, threads, report)
+    disorder = None if first is None else Disorder(named(first[0]), *first[1:])
     return Checked(records, size, duplicates, checksum, disorder)
+
+
+def _checked(
+    files: Sources,
+    layout: LayoutLike | None,
+    key: KeyLike | None,
+    reverse: bool,
+    threads: int | None,
+    report: Callable[..., object] | None,
+) -> tuple[int, int, int, str, tuple[str, int, int | None] | None]:
+    if files.batches and layout is None:
+        arguments.flag("reverse", reverse)
+        arrow = arrow_options(Lines(), column_keys(key, reverse))
+        return _native.check_batches(files.batches[0], None, arrow, threads, report)
+    described = layout_of(layout or "lines")
+    records = record_options(described, key, reverse)
+    if files.batches:
+        return _native.check_batches(files.batches[0], records, arrow_options(described, []), threads, report)
+    return _native.check([file for file in files.files if file is not None], records, threads, report)

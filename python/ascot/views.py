@@ -13,7 +13,7 @@ from typing import Any
 from ascot import _native, arguments
 from ascot.batches import Batches
 from ascot.errors import InvalidRequest
-from ascot.layouts import LayoutLike, layout_of
+from ascot.layouts import LayoutLike, arrow_options, layout_of
 from ascot.leases import Lease, Leased
 from ascot.progress import reporter
 from ascot.reports import Report, report_of
@@ -213,13 +213,11 @@ class Part:
         [(2, ['line'])]
         """
         native = self.view._open()
-        arrow: dict[str, Any] = {"keys": [], "fields": None, "binary": False}
-        if layout is not None:
-            given = layout_of(layout)
-            if layout_of(native.layout).text() != given.text():
-                raise InvalidRequest(f"the view has records of layout {native.layout}, not {given.text()}")
-            arrow.update(given.arrow_options())
-        return self.view._batches(_native.view_batches(native, self.start, self.stop, arrow))
+        of_view = layout_of(native.layout)
+        given = of_view if layout is None else layout_of(layout)
+        if of_view.text() != given.text():
+            raise InvalidRequest(f"the view has records of layout {native.layout}, not {given.text()}")
+        return self.view._batches(_native.view_batches(native, self.start, self.stop, arrow_options(given)))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.batches().__arrow_c_stream__(requested_schema)

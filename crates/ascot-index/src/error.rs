@@ -112,6 +112,12 @@ pub enum IndexError {
     /// A request that this directory or writer cannot fulfil.
     #[error("{0}")]
     Request(String),
+    /// The caller stopped the writer.
+    #[error("the writer of {} was stopped: epochs that were complete stay", path.display())]
+    Stopped {
+        /// The file that it was writing.
+        path: PathBuf,
+    },
     /// The writer failed before and accepts no more records.
     #[error("the writer of {} failed before, and takes nothing more: epochs that were complete stay", path.display())]
     Failed {

@@ -359,13 +359,13 @@ impl Disk {
         Ok(Box::new(PipeWrite::start(context, writing, file)?))
     }
 
-    /// Reads the bytes that this program makes. `path` names them in errors.
+    /// Reads the bytes that this program makes for its input `number`. `path` names them in errors.
     ///
     /// # Errors
     /// The program makes none, or they are being read.
-    pub fn open_program_source(&self, path: &Path, name: &str) -> Result<Box<dyn ReadStream>> {
+    pub fn open_program_source(&self, number: usize, path: &Path, name: &str) -> Result<Box<dyn ReadStream>> {
         let context = self.program_context(path, name, Direction::Read);
-        match self.inner.options.program.take_source() {
+        match self.inner.options.program.take_source(number) {
             Some(source) => Ok(Box::new(PipeRead::from_source(context, source)?)),
             None => Err(context.misuse(0, "the program passes no records")),
         }

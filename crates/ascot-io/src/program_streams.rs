@@ -50,18 +50,23 @@ pub struct ProgramStreams {
 
 #[derive(Default)]
 struct Ends {
-    source: Option<Box<dyn ByteSource>>,
+    /// None once it was opened.
+    sources: Vec<Option<Box<dyn ByteSource>>>,
     sink: Option<Box<dyn BlockSink>>,
 }
 
 impl ProgramStreams {
-    /// The ends that there are.
-    pub fn new(source: Option<Box<dyn ByteSource>>, sink: Option<Box<dyn BlockSink>>) -> Self {
-        ProgramStreams { ends: Arc::new(Mutex::new(Ends { source, sink })) }
+    /// The inputs, in the order of the request, and the output.
+    pub fn new(
+        sources: impl IntoIterator<Item = Box<dyn ByteSource>>,
+        sink: Option<Box<dyn BlockSink>>,
+    ) -> Self {
+        let sources = sources.into_iter().map(Some).collect();
+        ProgramStreams { ends: Arc::new(Mutex::new(Ends { sources, sink })) }
     }
 
-    pub(crate) fn take_source(&self) -> Option<Box<dyn ByteSource>> {
-        self.ends.lock().unpoisoned().source.take()
+    pub(crate) fn take_source(&self, number: usize) -> Option<Box<dyn ByteSource>> {
+        self.ends.lock().unpoisoned().sources.get_mut(number)?.take()
     }
 
     pub(crate) fn take_sink(&self) -> Option<Box<dyn BlockSink>> {

@@ -14,14 +14,16 @@ use ascot_index::{
     Scheme,
 };
 use ascot_io::{Disk, Unpoisoned, threads};
+use ascot_sort::Cancel;
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyList, PyTuple};
 
+use crate::arrow::StreamEnd;
 use crate::errors::{Failure, Result};
 use crate::request::{Bytes, choice, memory};
-use crate::running::{Opener, PAUSE, run_aside};
+use crate::running::{Opener, PAUSE, Unfinished, run_aside, run_aside_until};
 
 /// Default memory of a writer, bytes.
 const WRITER_MEMORY_BYTES: u64 = 64 << 20;
@@ -237,13 +239,65 @@ impl WriterOptions {
     }
 }
 
-/// A writer of an indexed directory.
+/// A writer of an indexed directory. Calls that sort and write records run on a thread of their own. An exception that
+/// interrupts one closes the writer: its thread drops it once it has seen that.
 #[pyclass(frozen, module = "ascot._native")]
 pub struct IndexWriter {
-    writer: Mutex<Option<DirectoryWriter>>,
+    shared: Arc<Shared>,
     opener: Opener,
+    end: StreamEnd,
+}
+
+/// What the threads of a writer share.
+struct Shared {
+    writer: Mutex<Option<Open>>,
+    /// On once an exception has interrupted a call, or the interpreter ends.
+    stop: Cancel,
     /// Of a new directory: its path, and whether it was made for it.
     new: Option<(PathBuf, bool)>,
+}
+
+/// A writer that a [`StreamEnd`] watches.
+struct Open {
+    writer: DirectoryWriter,
+    /// Dropped after the writer.
+    _alive: Arc<()>,
+}
+
+impl Shared {
+    /// Drops the writer without the records since the last epoch, and removes a new directory without an epoch.
+    fn abandon(&self, open: Option<Open>) {
+        let Some(open) = open else { return };
+        let is_empty = open.writer.manifest().epochs == 0;
+        drop(open);
+        if let (true, Some((path, made))) = (is_empty, &self.new) {
+            discard(path, *made);
+        }
+    }
+
+    /// Calls `act` with the writer, if it is open. Afterwards a writer that was stopped is dropped.
+    fn with<R>(&self, act: impl FnOnce(&mut Option<Open>) -> Result<R>) -> Result<R> {
+        let done = act(&mut self.writer.lock().unpoisoned());
+        // After the lock is released: the one who stops it looks the other way round.
+        if self.stop.is_cancelled() {
+            self.abandon(self.writer.lock().unpoisoned().take());
+        }
+        done
+    }
+
+    /// Stops the writer, now or once the thread that uses it has seen that.
+    fn stop(&self) {
+        self.stop.cancel();
+        if let Ok(mut writer) = self.writer.try_lock() {
+            let open = writer.take();
+            drop(writer);
+            self.abandon(open);
+        }
+    }
+}
+
+fn closed() -> Failure {
+    Failure::Request("the writer is closed: open the directory again to append".into())
 }
 
 /// Opens the indexed directory `path` for writing.
@@ -253,9 +307,13 @@ pub fn open_writer(py: Python<'_>, path: PathBuf, options: WriterOptions) -> PyR
     let bytes = whole(memory(options.memory.as_ref())?.unwrap_or(WRITER_MEMORY_BYTES));
     let made = !path.exists();
     let open = || DirectoryWriter::open(&Disk::default(), &path, &opening, bytes);
-    let writer = py.detach(open).map_err(Failure::from)?;
+    let mut writer = py.detach(open).map_err(Failure::from)?;
     let new = (made || opening.mode == OpenMode::Create).then_some((path, made));
-    Ok(IndexWriter { writer: Mutex::new(Some(writer)), opener: Opener::new(), new })
+    let (stop, alive) = (Cancel::new(), Arc::new(()));
+    writer.stop_when(stop.flag());
+    let end = StreamEnd::of(&alive);
+    let shared = Shared { writer: Mutex::new(Some(Open { writer, _alive: alive })), stop, new };
+    Ok(IndexWriter { shared: Arc::new(shared), opener: Opener::new(), end })
 }
 
 #[pymethods]
@@ -273,19 +331,19 @@ impl IndexWriter {
         let step = keys.rows_at_once().min(values.rows_at_once());
         for first in (0..count).step_by(step) {
             let last = (first + step).min(count);
-            let keys = keys.rows(py, first, last)?;
-            let values = values.rows(py, first, last)?;
-            self.with(py, |writer| {
-                keys.iter().zip(values.iter()).try_for_each(|(key, value)| writer.append_record(key, value))
-            })?;
-            py.check_signals()?;
+            self.append_rows(py, keys.rows(py, first, last)?, values.rows(py, first, last)?)?;
+            if last < count {
+                // A part of the rows is no epoch to go on with.
+                py.check_signals().inspect_err(|_| py.detach(|| self.shared.stop()))?;
+            }
         }
         Ok(count)
     }
 
     /// Ends the epoch, which is then durable and complete. Returns the number of complete epochs.
     fn end_epoch(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |writer| {
+        self.aside(py, |open| {
+            let writer = &mut open.as_mut().ok_or_else(closed)?.writer;
             writer.end_epoch()?;
             Ok(writer.manifest().epochs)
         })
@@ -294,52 +352,83 @@ impl IndexWriter {
     /// Number of complete epochs.
     #[getter]
     fn epochs(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |writer| Ok(writer.manifest().epochs))
+        self.opener.check("writer")?;
+        let epochs = |open: &mut Option<Open>| Ok(open.as_ref().ok_or_else(closed)?.writer.manifest().epochs);
+        Ok(py.detach(|| self.shared.with(epochs))?)
     }
 
     /// Closes the directory. Records since the last epoch become an epoch.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.opener.check("writer")?;
-        let Some(writer) = self.writer.lock().unpoisoned().take() else { return Ok(()) };
-        py.detach(|| writer.close()).map(drop).map_err(|error| Failure::from(error).into())
+        self.aside(py, |open| {
+            if let Some(open) = open {
+                open.writer.end_open_epoch()?;
+            }
+            // It is not stopped any more: all of it is durable.
+            open.take().map_or(Ok(()), |open| Ok(open.writer.close().map(drop)?))
+        })
     }
 
     /// Closes the directory without the records since the last epoch. A new directory without an epoch is removed.
     fn abandon(&self, py: Python<'_>) {
-        if self.opener.is_forked() {
-            return;
+        if !self.opener.is_forked() && !self.shared.stop.is_cancelled() {
+            py.detach(|| self.shared.abandon(self.shared.writer.lock().unpoisoned().take()));
         }
-        let Some(writer) = self.writer.lock().unpoisoned().take() else { return };
-        py.detach(|| {
-            let is_empty = writer.manifest().epochs == 0;
-            drop(writer);
-            if let (true, Some((path, made))) = (is_empty, &self.new) {
-                discard(path, *made);
-            }
-        });
+    }
+
+    /// Tells whether the writer is closed.
+    fn end(&self) -> StreamEnd {
+        self.end.clone()
     }
 }
 
 impl IndexWriter {
-    fn with<R: Send>(
+    fn append_rows(&self, py: Python<'_>, keys: Rows, values: Rows) -> PyResult<()> {
+        self.opener.check("writer")?;
+        let bytes = keys.bytes() + values.bytes();
+        let in_memory = || match self.shared.writer.try_lock() {
+            Ok(mut open) => match &mut *open {
+                Some(open) if open.writer.has_space(keys.len(), bytes) => {
+                    Some(append(&mut open.writer, &keys, &values))
+                }
+                _ => None,
+            },
+            // Another thread uses it.
+            Err(_) => None,
+        };
+        match py.detach(in_memory) {
+            Some(appended) => Ok(appended?),
+            None => self
+                .aside(py, move |open| append(&mut open.as_mut().ok_or_else(closed)?.writer, &keys, &values)),
+        }
+    }
+
+    /// The result of `act`, which sorts or writes, on a thread of its own.
+    fn aside<R: Send + 'static>(
         &self,
         py: Python<'_>,
-        act: impl FnOnce(&mut DirectoryWriter) -> Result<R, IndexError> + Send,
+        act: impl FnOnce(&mut Option<Open>) -> Result<R> + Send + 'static,
     ) -> PyResult<R> {
         self.opener.check("writer")?;
-        let closed = || Failure::Request("the writer is closed: open the directory again to append".into());
-        let done = py.detach(|| {
-            let mut writer = self.writer.lock().unpoisoned();
-            writer.as_mut().map(act)
-        });
-        done.ok_or_else(closed)?.map_err(|error| Failure::from(error).into())
+        let unfinished = Unfinished::begin(&self.shared.stop);
+        let shared = Arc::clone(&self.shared);
+        let work = move || {
+            let _unfinished = unfinished;
+            shared.with(act)
+        };
+        run_aside_until(py, "writer", work, || py.detach(|| self.shared.stop()))
     }
+}
+
+fn append(writer: &mut DirectoryWriter, keys: &Rows, values: &Rows) -> Result<()> {
+    let appended =
+        keys.iter().zip(values.iter()).try_for_each(|(key, value)| writer.append_record(key, value));
+    Ok(appended?)
 }
 
 impl Drop for IndexWriter {
     fn drop(&mut self) {
         if self.opener.is_forked()
-            && let Ok(mut writer) = self.writer.try_lock()
+            && let Ok(mut writer) = self.shared.writer.try_lock()
         {
             // The directory belongs to the process that opened it.
             std::mem::forget(writer.take());
@@ -378,6 +467,22 @@ pub enum Rows {
 }
 
 impl Rows {
+    /// Number of rows.
+    fn len(&self) -> usize {
+        match self {
+            Rows::Array { rows, .. } => *rows,
+            Rows::List(rows) => rows.len(),
+        }
+    }
+
+    /// Bytes of all rows.
+    fn bytes(&self) -> usize {
+        match self {
+            Rows::Array { bytes, .. } => bytes.len(),
+            Rows::List(rows) => rows.iter().map(Vec::len).sum(),
+        }
+    }
+
     /// The rows.
     pub fn iter(&self) -> Box<dyn Iterator<Item = &[u8]> + '_> {
         match self {

@@ -45,8 +45,8 @@ mod _native {
 
     #[pymodule_export]
     use super::arrow::{
-        Batch, BatchStream, Flow, StreamEnd, StreamJob, begin_flow, pass_batches, sort_source,
-        sort_to_batches,
+        Batch, BatchStream, Flow, StreamEnd, StreamJob, begin_flow, check_batches, pass_batches,
+        run_on_batches, sort_to_batches,
     };
     #[pymodule_export]
     use super::cluster::{

@@ -228,7 +228,8 @@ impl SourceFile {
 #[derive(Debug, FromPyObject)]
 #[pyo3(from_item_all)]
 pub struct JobOptions {
-    inputs: Vec<SourceFile>,
+    /// None is one in this process.
+    inputs: Vec<Option<SourceFile>>,
     /// Their records.
     pub records: RecordOptions,
     /// The output file, or the pattern of the names of its parts.
@@ -260,9 +261,10 @@ impl JobOptions {
         self.request_with(self.inputs(), self.output()?, self.records.records()?, writes)
     }
 
-    /// Its inputs, which are files.
+    /// Its inputs.
     pub fn inputs(&self) -> Vec<Input> {
-        self.inputs.iter().map(SourceFile::input).collect()
+        let input = |file: &Option<SourceFile>| file.as_ref().map_or(Input::Program, SourceFile::input);
+        self.inputs.iter().map(input).collect()
     }
 
     /// The cap, bytes.

@@ -83,9 +83,22 @@ pub fn run_aside<T: Send + 'static, E: Into<Failure>>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> PyResult<T> {
+    run_aside_until(py, "plan", work, || ())
+}
+
+/// As [`run_aside`], on a thread of this name; an interruption calls `interrupted`, after which the work ends soon.
+///
+/// # Errors
+/// Those of [`run_aside`].
+pub fn run_aside_until<T: Send + 'static, E: Into<Failure>>(
+    py: Python<'_>,
+    name: &'static str,
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+    interrupted: impl FnOnce(),
+) -> PyResult<T> {
     let running = Running::begin()?;
     let (send, receive) = sync_channel(1);
-    threads::spawn("plan", move || {
+    threads::spawn(name, move || {
         let _running = running;
         // The result of interrupted work has no receiver.
         let _ = send.send(work().map_err(Into::into));
@@ -95,7 +108,12 @@ pub fn run_aside<T: Send + 'static, E: Into<Failure>>(
     loop {
         match py.detach(|| receive.lock().unpoisoned().recv_timeout(PAUSE)) {
             Ok(result) => return Ok(result?),
-            Err(RecvTimeoutError::Timeout) => py.check_signals()?,
+            Err(RecvTimeoutError::Timeout) => {
+                if let Err(error) = py.check_signals() {
+                    interrupted();
+                    return Err(error);
+                }
+            }
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Failure::Sort(SortError::Internal("the thread of a plan has died")).into());
             }

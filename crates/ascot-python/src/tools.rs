@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use ascot_model::units;
 use ascot_record::gensort::Encoding;
 use ascot_sort::Output;
-use ascot_sort::check::{CheckRequest, with_files_of_directories};
+use ascot_sort::check::{CheckReport, CheckRequest, with_files_of_directories};
 use ascot_sort::generate::GenerateRequest;
 use pyo3::prelude::*;
 
@@ -71,7 +71,7 @@ pub fn generate(py: Python<'_>, options: GenerateOptions, progress: Option<Py<Py
 
 /// The result of a check: records, bytes, duplicate keys, checksum in hexadecimal, and the input, number and offset
 /// of the first record out of order.
-type Checked = (u64, u64, u64, String, Option<(String, u64, Option<u64>)>);
+pub type Checked = (u64, u64, u64, String, Option<(String, u64, Option<u64>)>);
 
 /// Counts and sums up the records of files, and checks their order.
 #[pyfunction]
@@ -90,13 +90,13 @@ pub fn check(
     let checked =
         run(py, progress.as_ref(), |observer, cancel| ascot_sort::check::check(&request, observer, cancel))?
             .result;
+    Ok(checked_of(&checked))
+}
+
+/// The result of a check for the package.
+pub fn checked_of(checked: &CheckReport) -> Checked {
     let validation = &checked.validation;
-    let first = checked.unordered.map(|place| (place.input, place.record, place.offset));
-    Ok((
-        validation.records,
-        checked.bytes,
-        validation.duplicates,
-        format!("{:x}", validation.checksum),
-        first,
-    ))
+    let first = checked.unordered.as_ref().map(|place| (place.input.clone(), place.record, place.offset));
+    let checksum = format!("{:x}", validation.checksum);
+    (validation.records, checked.bytes, validation.duplicates, checksum, first)
 }

@@ -1,5 +1,6 @@
 //! Jobs whose input or output is in this process.
 
+use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -85,7 +86,8 @@ fn run(records: u64, fails_at: u64, temp: &std::path::Path) -> Result<Vec<u8>, S
     request.temp_dirs = vec![temp.to_path_buf()];
     let sink = Slow::default();
     let source = Descending { left: records, fails_at, part: Vec::new() };
-    let program = ProgramStreams::new(Some(Box::new(source)), Some(Box::new(sink.clone())));
+    let program =
+        ProgramStreams::new([Box::new(source) as Box<dyn ByteSource>], Some(Box::new(sink.clone())));
     let options = RunOptions { program, ..RunOptions::default() };
     let job = std::thread::spawn(move || sort(&request, &options, &Silent, &Cancel::new()));
     while !job.is_finished() {
@@ -110,6 +112,55 @@ fn records_of_the_program_come_back_sorted() {
         assert!(numbers.into_iter().eq(0..records), "{records}");
         assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
     }
+}
+
+/// Numbers of its own in ascending order, as records.
+struct Ascending(Vec<u64>);
+
+impl ByteSource for Ascending {
+    fn fill(&mut self, out: &mut [u8]) -> Option<usize> {
+        let count = self.0.len().min(out.len() / RECORD_BYTES);
+        for (record, number) in out.chunks_exact_mut(RECORD_BYTES).zip(self.0.drain(..count)) {
+            record[..8].copy_from_slice(&number.to_be_bytes());
+            record[8..].fill(b'x');
+        }
+        Some(count * RECORD_BYTES)
+    }
+}
+
+/// Merges inputs, those of the program with these numbers, to the file `out`.
+fn merge(inputs: Vec<Input>, numbers: Vec<Vec<u64>>, out: &Path) -> Result<(), SortError> {
+    let layout = Layout::Fixed { len: RECORD_BYTES };
+    let keys = Keys::Ranges(vec![ByteRangeKey { start: 0, end: 8, descending: false }]);
+    let request = SortRequest {
+        merge_only: true,
+        memory_bytes: Some(32 << 20),
+        ..SortRequest::new(inputs, Output::Path(out.to_path_buf()), layout, keys)
+    };
+    let sources = numbers.into_iter().map(|numbers| Box::new(Ascending(numbers)) as Box<dyn ByteSource>);
+    let options = RunOptions { program: ProgramStreams::new(sources, None), ..RunOptions::default() };
+    sort(&request, &options, &Silent, &Cancel::new()).map(drop)
+}
+
+#[test]
+fn several_inputs_of_the_program_are_merged_with_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, out) = (directory.path().join("file"), directory.path().join("out"));
+    let mut bytes = vec![0; RECORD_BYTES];
+    assert_eq!(Ascending(vec![5]).fill(&mut bytes), Some(RECORD_BYTES));
+    std::fs::write(&file, &bytes).unwrap();
+    let inputs = || vec![Input::Program, Input::Path(file.clone()), Input::Program];
+    let numbers = [0, 1].map(|first| (first..100_000).step_by(2).collect());
+    merge(inputs(), numbers.to_vec(), &out).unwrap();
+    let number = |record: &[u8]| u64::from_be_bytes(record[..8].try_into().unwrap());
+    let all: Vec<u64> = std::fs::read(&out).unwrap().chunks_exact(RECORD_BYTES).map(number).collect();
+    assert_eq!((all.len(), all[5], all[6]), (100_001, 5, 5));
+    assert!(all.is_sorted());
+    let unordered = merge(inputs(), vec![vec![1, 2], vec![2, 1]], &out).unwrap_err();
+    let SortError::NotSorted { input, record: 2, .. } = unordered else { panic!("{unordered}") };
+    assert!(input.ends_with("in input 3"), "{input}");
+    let missing = merge(inputs(), vec![vec![1]], &out).unwrap_err().to_string();
+    assert!(missing.contains("passes no records"), "{missing}");
 }
 
 #[test]

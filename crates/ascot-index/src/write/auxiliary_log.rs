@@ -54,6 +54,11 @@ impl AuxiliaryLog {
         Ok(())
     }
 
+    /// Whether it has space for `records` more records.
+    pub fn has_space(&self, records: usize) -> bool {
+        self.entries.len().saturating_add(records) <= self.max_entries
+    }
+
     /// Ends the epoch.
     pub fn end_epoch(&mut self, logs: &mut Logs) -> Result<u64> {
         self.seal(logs)?;

@@ -72,6 +72,13 @@ impl Buffer {
         2 * self.starts.len() >= self.max_records || 2 * self.used >= self.max_bytes
     }
 
+    /// Whether it has space for `records` more records, whose keys and values have `bytes` bytes.
+    pub fn has_space(&self, records: usize, bytes: usize) -> bool {
+        let heads = records.saturating_mul(self.form.head_bytes(usize::MAX, usize::MAX));
+        let bytes = self.used.saturating_add(bytes).saturating_add(heads);
+        self.starts.len().saturating_add(records) <= self.max_records && bytes <= self.max_bytes
+    }
+
     /// Whether an empty buffer can hold a record of these lengths.
     pub fn could_hold(&self, key: usize, value: usize) -> bool {
         self.form.head_bytes(key, value) + key + value <= self.max_bytes && self.max_records > 0

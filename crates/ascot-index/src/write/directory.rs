@@ -4,6 +4,8 @@
 //! after that, the keys of each epoch divide the next.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ascot_io::{Disk, Pool};
 
@@ -92,21 +94,38 @@ impl DirectoryWriter {
         })
     }
 
+    /// Once `flag` is set, a call that writes to the files fails with [`crate::IndexError::Stopped`], and so do those
+    /// after it. A buffer that is being sorted is sorted first.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.local.stop_when(flag);
+    }
+
+    /// Whether `records` more records with `bytes` bytes of keys and values are surely appended in memory: none of them
+    /// waits for a buffer to be sorted and written. Values that schemes with logs of values write as they come do not
+    /// count.
+    pub fn has_space(&self, records: usize, bytes: usize) -> bool {
+        self.waiting.is_empty() && !self.waits_for_boundaries() && self.local.has_space(records, bytes)
+    }
+
+    fn waits_for_boundaries(&self) -> bool {
+        self.sampler.is_some() && self.boundaries.is_empty() && self.layout.partitions > 1
+    }
+
     /// Appends a record to the epoch.
     pub fn append_record(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.layout.check_record(key, value)?;
         self.open_records += 1;
         if let Some(sampler) = &mut self.sampler {
             sampler.see(key);
-            if self.boundaries.is_empty() && self.layout.partitions > 1 {
-                let bytes = key.len() + value.len() + 64;
-                if self.waiting_bytes + bytes <= self.max_waiting_bytes {
-                    self.waiting_bytes += bytes;
-                    self.waiting.push((key.to_vec(), value.to_vec()));
-                    return Ok(());
-                }
-                self.divide()?;
+        }
+        if self.waits_for_boundaries() {
+            let bytes = key.len() + value.len() + 64;
+            if self.waiting_bytes + bytes <= self.max_waiting_bytes {
+                self.waiting_bytes += bytes;
+                self.waiting.push((key.to_vec(), value.to_vec()));
+                return Ok(());
             }
+            self.divide()?;
         }
         self.route(key, value)
     }
@@ -146,11 +165,14 @@ impl DirectoryWriter {
         Ok(counts)
     }
 
+    /// Ends the epoch if records were appended since the end of the last one.
+    pub fn end_open_epoch(&mut self) -> Result<()> {
+        if self.open_records > 0 { self.end_epoch().map(drop) } else { Ok(()) }
+    }
+
     /// Closes the directory. Records appended since the end of the last epoch become an epoch.
     pub fn close(mut self) -> Result<Manifest> {
-        if self.open_records > 0 {
-            self.end_epoch()?;
-        }
+        self.end_open_epoch()?;
         self.local.finish()?;
         self.coordinator.close()
     }
@@ -280,6 +302,41 @@ mod tests {
         assert_eq!(writer.close().unwrap().epochs, 2, "nothing is no epoch");
         let directory = crate::Directory::open(&disk, &path, 8 << 20).unwrap();
         assert_eq!(directory.get(b"a").unwrap().len(), 2);
+    }
+
+    /// What has space is appended without the files, which a stopped writer does not write any more.
+    #[test]
+    fn a_stopped_writer_takes_what_has_space_and_nothing_more() {
+        for (scheme, partitions, by) in [
+            (Scheme::Records, 1, PartitionBy::Hash),
+            (Scheme::Records, 4, PartitionBy::Range),
+            (Scheme::Ranks, 2, PartitionBy::Hash),
+        ] {
+            let scratch = tempfile::tempdir().unwrap();
+            let (path, disk) = (scratch.path().join("run.dir"), Disk::default());
+            let layout = Layout { partition_by: by, ..Layout::new(scheme, partitions, 1) };
+            let mut writer = DirectoryWriter::create(&disk, &path, layout, 16 << 20).unwrap();
+            writer.append_record(b"a", b"1").unwrap();
+            writer.end_epoch().unwrap();
+            let stop = Arc::new(AtomicBool::new(true));
+            writer.stop_when(Arc::clone(&stop));
+            let mut appended = 0u32;
+            let refused = loop {
+                let key = appended.wrapping_mul(2_654_435_761).to_be_bytes();
+                let has_space = writer.has_space(1, key.len() + 9);
+                match writer.append_record(&key, b"the value") {
+                    Ok(()) => appended += 1,
+                    Err(error) => break (has_space, error),
+                }
+            };
+            assert!(matches!(refused, (false, IndexError::Stopped { .. })), "{refused:?}");
+            assert!(appended > 10_000, "{appended}");
+            stop.store(false, std::sync::atomic::Ordering::Relaxed);
+            assert!(matches!(writer.end_epoch(), Err(IndexError::Failed { .. })));
+            drop(writer);
+            let directory = crate::Directory::open(&disk, &path, 8 << 20).unwrap();
+            assert_eq!((directory.manifest().epochs, directory.get(b"a").unwrap().len()), (1, 1));
+        }
     }
 
     /// An epoch that is in the logs but not in the manifest must not take the number of the epoch after it.

@@ -12,6 +12,8 @@
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use ascot_io::{Disk, Pool, Reservation};
 
@@ -20,7 +22,7 @@ use crate::format::footer::{Footer, Root};
 use crate::format::layout::{Layout, Scheme};
 use crate::format::manifest::Manifest;
 use crate::format::names::Log;
-use crate::format::pointer::Pointer;
+use crate::format::pointer::{POINTER_BYTES, Pointer};
 use crate::read::log::{last_footer, read_root};
 use crate::write::auxiliary_log::AuxiliaryLog;
 use crate::write::index_log::IndexLog;
@@ -174,6 +176,20 @@ impl LocalWriter {
                 self.put_rank(partition, layout.hash(key), 0)
             }
         }
+    }
+
+    /// Whether its buffers have space for `records` more records with `bytes` bytes of keys and values, whatever their
+    /// partitions.
+    pub fn has_space(&self, records: usize, bytes: usize) -> bool {
+        let pointers = if self.scheme == Scheme::Pointers { POINTER_BYTES } else { 0 };
+        let bytes = bytes.saturating_add(records.saturating_mul(pointers));
+        self.tables.iter().chain(&self.own).all(|log| log.has_space(records, bytes))
+            && self.auxiliary.iter().all(|log| log.has_space(records))
+    }
+
+    /// Once `flag` is set, the logs take nothing more, and calls fail with [`IndexError::Stopped`].
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.logs.stop_when(flag);
     }
 
     /// Flushes buffers that are at least half full to tables; returns whether there was one.

@@ -10,6 +10,9 @@
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use ascot_bowtie::engine::{Bowtie, Reader, Writer};
 use ascot_bowtie::schedule::FewestHeld;
@@ -36,7 +39,9 @@ pub struct LogNumber(pub usize);
 /// All log files of a process.
 pub struct Logs {
     bowtie: Bowtie<Reader, Writer>,
+    paths: Vec<PathBuf>,
     ends: Vec<u64>,
+    stop: Option<Arc<AtomicBool>>,
     /// The files again, locked.
     _locks: Vec<File>,
 }
@@ -55,7 +60,18 @@ impl Logs {
         let few = |_| IndexError::Request("a writer's memory is too small for its files".into());
         let bowtie = Bowtie::from_outputs(files, blocks, Box::new(FewestHeld)).map_err(few)?;
         let bowtie = bowtie.observing(disk.ledger(), "append");
-        Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect(), _locks: locks })
+        Ok(Self {
+            bowtie,
+            paths: specs.iter().map(|spec| spec.path.clone()).collect(),
+            ends: specs.iter().map(|spec| spec.start).collect(),
+            stop: None,
+            _locks: locks,
+        })
+    }
+
+    /// Once `flag` is set, nothing more is appended.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
+        self.stop = Some(flag);
     }
 
     /// The end of `log`, bytes.
@@ -64,7 +80,13 @@ impl Logs {
     }
 
     /// Appends to `log`.
+    ///
+    /// # Errors
+    /// [`IndexError::Stopped`] once the flag is set; those of the volume.
     pub fn append(&mut self, log: LogNumber, bytes: &[u8]) -> Result<()> {
+        if self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed)) {
+            return Err(IndexError::Stopped { path: self.paths[log.0].clone() });
+        }
         self.bowtie.write_all(log.0, bytes)?;
         self.ends[log.0] += bytes.len() as u64;
         Ok(())

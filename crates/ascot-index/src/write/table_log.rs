@@ -65,6 +65,11 @@ impl TableLog {
         Ok(std::mem::take(&mut self.records))
     }
 
+    /// Whether its buffer has space for `records` more records with `bytes` bytes of keys and values.
+    pub fn has_space(&self, records: usize, bytes: usize) -> bool {
+        self.buffer.has_space(records, bytes)
+    }
+
     /// Whether its buffer is at least half full.
     pub fn is_half_full(&self) -> bool {
         self.buffer.is_half_full()

@@ -1,19 +1,19 @@
 //! Record batches as Python objects.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError, Weak};
 use std::thread::{self, ThreadId};
 
-use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader};
-use arrow_schema::{ArrowError, Schema, SchemaRef};
+use arrow_array::{RecordBatch, RecordBatchIterator};
+use arrow_schema::{Schema, SchemaRef};
 use ascot_io::Unpoisoned;
 use ascot_sort::Cancel;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use super::capsule::{batch_capsules, c_text, schema_capsule, stream_capsule};
+use super::capsule::{batch_capsules, schema_capsule, stream_capsule};
+use super::handover::HandedOver;
 use crate::errors::{Failure, Result};
 
 /// Makes the batches of a stream.
@@ -122,15 +122,22 @@ pub struct BatchStream {
     end: StreamEnd,
 }
 
-/// Tells whether the reader of a stream is gone, here or in another library: with it go its job, its memory and its
-/// files. It does not keep the stream.
+/// Tells whether the reader of a stream is gone, here or in another library, or the writer of an index: with it go its
+/// job, its memory and its files. It does not keep them.
 #[pyclass(frozen, module = "ascot._native")]
 #[derive(Clone)]
 pub struct StreamEnd(Weak<()>);
 
+impl StreamEnd {
+    /// The end of what keeps `alive`.
+    pub fn of(alive: &Arc<()>) -> StreamEnd {
+        StreamEnd(Arc::downgrade(alive))
+    }
+}
+
 #[pymethods]
 impl StreamEnd {
-    /// Whether the reader is gone.
+    /// Whether it is gone.
     #[getter]
     fn is_over(&self) -> bool {
         self.0.strong_count() == 0
@@ -167,7 +174,7 @@ impl BatchStream {
     /// The object for a stream. `cancel` stops its work; afterwards the reader ends soon.
     pub fn new(reader: Box<dyn BatchReader>, cancel: &Cancel) -> BatchStream {
         let alive = Arc::new(());
-        let end = StreamEnd(Arc::downgrade(&alive));
+        let end = StreamEnd::of(&alive);
         BatchStream {
             schema: reader.schema(),
             reader: Mutex::new(State::Open(Box::new(Watched { reader, _alive: alive }))),
@@ -263,8 +270,8 @@ impl BatchStream {
             State::HandedOver => return Err(used("another library reads these batches").into()),
             State::Closed => return Err(used(CLOSED).into()),
         };
-        let exported = Exported { reader, schema: SchemaRef::clone(&self.schema), process: self.process };
-        stream_capsule(py, Box::new(exported))
+        let handed = HandedOver::new(reader, SchemaRef::clone(&self.schema), self.process);
+        stream_capsule(py, Box::new(handed))
     }
 
     /// Tells whether the stream has ended, also if another library reads it.
@@ -311,58 +318,6 @@ fn end(reader: Box<dyn BatchReader>, process: u32, cancel: impl FnOnce()) {
     cancel();
     // If the interpreter has ended, the reader is dropped with the closure.
     let _dropped = Python::try_attach(|py| py.detach(|| drop(reader)));
-}
-
-/// A stream as another library reads it.
-struct Exported {
-    reader: Option<Box<dyn BatchReader>>,
-    schema: SchemaRef,
-    process: u32,
-}
-
-impl Iterator for Exported {
-    type Item = Result<RecordBatch, ArrowError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let reader = self.reader.as_mut()?;
-        if self.process != process::id() {
-            return Some(Err(ArrowError::ComputeError(
-                "this process was forked while the batches were read".into(),
-            )));
-        }
-        // The caller is in C, where a panic would end the process. Signals are left to it: it may hold the interpreter
-        // in one thread and wait here in another.
-        let next = catch_unwind(AssertUnwindSafe(|| reader.next(&mut || Ok(()))));
-        let next = next.unwrap_or_else(|_| Err(Failure::Source("a fault of Ascot; please report it".into())));
-        if !matches!(next, Ok(Some(_))) {
-            self.reader = None;
-        }
-        next.map_err(|failure| ArrowError::ComputeError(c_text(&told(&failure)))).transpose()
-    }
-}
-
-/// The text of a failure. That of an exception needs the interpreter, in which it was raised.
-fn told(failure: &Failure) -> String {
-    match failure {
-        Failure::Exception(error) => {
-            Python::try_attach(|_| error.to_string()).unwrap_or_else(|| failure.to_string())
-        }
-        _ => failure.to_string(),
-    }
-}
-
-impl RecordBatchReader for Exported {
-    fn schema(&self) -> SchemaRef {
-        SchemaRef::clone(&self.schema)
-    }
-}
-
-impl Drop for Exported {
-    fn drop(&mut self) {
-        if self.process != process::id() {
-            std::mem::forget(self.reader.take());
-        }
-    }
 }
 
 fn names(schema: &Schema) -> Vec<String> {

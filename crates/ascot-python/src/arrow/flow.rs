@@ -219,7 +219,7 @@ pub fn begin_flow(
         let engine_bytes = request.sort.memory_bytes.unwrap_or_else(default_memory);
         let report = run_flow(&request, &RunOptions::default(), shared, shared.cancel())
             .map_err(|error| error.within(engine_bytes + beside, |bytes| cap_for(bytes, count)))?;
-        Ok(Report { memory_bytes: report.memory_bytes + beside, ..report })
+        Ok(Some(Report { memory_bytes: report.memory_bytes + beside, ..report }))
     };
     let handle = JobHandle::begin(&shared, work)?;
     let engine = Engine::new(streams, shared);
@@ -325,7 +325,7 @@ impl Flow {
         }
         self.engine.streams.end();
         let handle = self.handle().ok_or_else(|| Failure::Request("the flow has ended".into()))?;
-        let attended = handle.attend(py, None, self.progress.as_ref(), Until::End);
+        let attended = handle.attend(py, &mut [], self.progress.as_ref(), Until::End);
         let result = attended.and_then(|()| Ok(handle.report()?));
         py.detach(|| drop(handle));
         told_of(Finished { result: result?, warnings: self.engine.shared.take_warnings() })

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   calling thread                              threads of the job
-//!   Source::next ─▶ [slot: one batch] ─▶ RecordSource: batches become records ─▶ engine
+//!   Source::next ─▶ [slot: one batch] ─▶ RecordSource: batches become records ─▶ engine     for each input
 //!   RecordStream: records become batches ◀─ [blocks of the job's memory] ◀───────┘
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! or the job ends. It then returns, and the reader of the output drives the rest: the job waits while no block is
 //! taken. From then on no thread of the job needs the interpreter.
 //!
-//! Invariants: the slot and the source hold at most two batches; every block belongs to the memory of the job. The job
+//! Invariants: the slot and the source of an input hold at most two batches; every block belongs to the memory of the job. The job
 //! has ended and removed its files when its [`JobHandle`] has been dropped, unless it waits for a foreign stream.
 
 use std::collections::VecDeque;
@@ -29,6 +29,8 @@ use crate::errors::{Failure, Result};
 use crate::running::{PAUSE, Running, Unfinished, report_progress};
 
 /// The part of a job that the calling thread, the threads of the job and the reader of its output share.
+///
+/// `Default` makes that of a job without inputs in this process.
 #[derive(Default)]
 pub struct Shared {
     state: Mutex<State>,
@@ -38,30 +40,40 @@ pub struct Shared {
 
 #[derive(Default)]
 struct State {
-    slot: Slot,
+    /// One for each input in this process.
+    slots: Vec<Slot>,
     /// Blocks of the output that were not taken yet, and the number of bytes in each.
     blocks: VecDeque<(Buf, usize)>,
     /// The end of the job.
     ended: bool,
-    result: Option<Result<Report>>,
+    /// Its report, if it makes one.
+    result: Option<Result<Option<Report>>>,
     /// Why the source of batches stopped the job.
     source_failure: Option<Failure>,
     progress: Option<Progress>,
     warnings: Vec<String>,
 }
 
-/// The next batch on its way to the job.
+/// The next batch of an input on its way to the job.
 #[derive(Default)]
 enum Slot {
-    /// The job wants a batch, or will want one.
+    /// The job will want it.
     #[default]
     Empty,
+    /// The job waits for it.
+    Wanted,
     Full(RecordBatch),
     /// There are no more.
     Ended,
 }
 
 impl Shared {
+    /// Of a job with a number of inputs in this process.
+    pub fn new(inputs: usize) -> Shared {
+        let slots = std::iter::repeat_with(Slot::default).take(inputs).collect();
+        Shared { state: Mutex::new(State { slots, ..State::default() }), ..Shared::default() }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unpoisoned()
     }
@@ -95,16 +107,19 @@ impl Shared {
         &self.cancel
     }
 
-    /// The next batch that the calling thread passes; none at the end, or if the job is cancelled.
-    pub fn next_batch(&self) -> Option<RecordBatch> {
+    /// The next batch that the calling thread passes for `input`; none at the end, or if the job is cancelled.
+    pub fn next_batch(&self, input: usize) -> Option<RecordBatch> {
         while !self.cancel.is_cancelled() {
-            let taken = self.wait(PAUSE, |state| match std::mem::take(&mut state.slot) {
+            let taken = self.wait(PAUSE, |state| match std::mem::take(&mut state.slots[input]) {
                 Slot::Full(batch) => Some(Some(batch)),
                 Slot::Ended => {
-                    state.slot = Slot::Ended;
+                    state.slots[input] = Slot::Ended;
                     Some(None)
                 }
-                Slot::Empty => None,
+                Slot::Empty | Slot::Wanted => {
+                    state.slots[input] = Slot::Wanted;
+                    None
+                }
             });
             if let Some(batch) = taken {
                 return batch;
@@ -122,7 +137,7 @@ impl Shared {
 
     /// The report of the job, once it has ended well.
     pub fn report(&self) -> Option<Report> {
-        self.state().result.as_ref()?.as_ref().ok().cloned()
+        self.state().result.as_ref()?.as_ref().ok()?.clone()
     }
 
     /// The error of the job, which ends or has ended; none if there was none, or it was told.
@@ -188,7 +203,7 @@ impl JobHandle {
     /// The system refuses a thread, or this process was forked while a job ran.
     pub fn begin(
         shared: &Arc<Shared>,
-        work: impl FnOnce(&Shared) -> Result<Report> + Send + 'static,
+        work: impl FnOnce(&Shared) -> Result<Option<Report>> + Send + 'static,
     ) -> Result<JobHandle> {
         let running = Running::begin()?;
         let worker = Arc::clone(shared);
@@ -202,37 +217,41 @@ impl JobHandle {
         Ok(JobHandle { shared: Arc::clone(shared), thread: Some(thread), _running: running })
     }
 
-    /// Passes batches of `source` to the job, polls signals and reports progress, until `is_ready` or the end.
+    /// Passes batches of `sources` to the job, polls signals and reports progress, until `until`. A source is the input
+    /// of its number; one that is none is read by the job itself.
     ///
     /// # Errors
-    /// The exception of the source, of a handler of a signal or of `progress`.
+    /// The exception of a source, of a handler of a signal or of `progress`.
     pub fn attend(
         &self,
         py: Python<'_>,
-        mut source: Option<&mut Source>,
+        sources: &mut [Option<Source>],
         progress: Option<&Py<PyAny>>,
         until: Until,
     ) -> PyResult<()> {
         let mut looked = Instant::now();
         loop {
-            let passes = source.is_some();
+            let passed: Vec<bool> = sources.iter().map(Option::is_some).collect();
             let event = py.detach(|| {
                 self.shared.wait(PAUSE, |state| {
                     let first = until == Until::FirstBlock && !state.blocks.is_empty();
-                    let wanted = passes && matches!(state.slot, Slot::Empty);
-                    if first || state.ended { Some(Event::Ready) } else { wanted.then_some(Event::Wanted) }
+                    if first || state.ended {
+                        return Some(Event::Ready);
+                    }
+                    state.next_to_fill(&passed).map(Event::Fill)
                 })
             });
-            match (event, &mut source) {
-                (Some(Event::Ready), _) => return Ok(()),
-                (Some(Event::Wanted), Some(batches)) => {
-                    let slot = batches.next(py)?.map_or(Slot::Ended, Slot::Full);
+            match event {
+                Some(Event::Ready) => return Ok(()),
+                Some(Event::Fill(input)) => {
+                    let next = sources[input].as_mut().map_or(Ok(None), |source| source.next(py))?;
+                    let slot = next.map_or(Slot::Ended, Slot::Full);
                     if matches!(slot, Slot::Ended) {
-                        source = None;
+                        sources[input] = None;
                     }
-                    self.shared.change(|state| state.slot = slot);
+                    self.shared.change(|state| state.slots[input] = slot);
                 }
-                _ => {}
+                None => {}
             }
             if looked.elapsed() >= PAUSE || event.is_none() {
                 looked = Instant::now();
@@ -283,7 +302,7 @@ impl JobHandle {
     pub fn stop(&mut self) {
         self.shared.cancel.cancel();
         self.shared.change(|state| {
-            state.slot = Slot::Ended;
+            state.slots.fill_with(|| Slot::Ended);
             state.blocks.clear();
         });
         if let Some(thread) = self.thread.take() {
@@ -302,6 +321,14 @@ impl JobHandle {
 const FAULT: Failure = Failure::Sort(SortError::Internal("a thread of the job has died"));
 
 impl State {
+    /// The input that needs a batch next, one for which the job waits if there is one.
+    fn next_to_fill(&self, passed: &[bool]) -> Option<usize> {
+        let find = |wanted: fn(&Slot) -> bool| {
+            self.slots.iter().zip(passed).position(|(slot, &passed)| passed && wanted(slot))
+        };
+        find(|slot| matches!(slot, Slot::Wanted)).or_else(|| find(|slot| matches!(slot, Slot::Empty)))
+    }
+
     /// The error of a job that has ended, if it failed.
     fn end(&mut self) -> Result<Option<(Buf, usize)>> {
         if let Some(failure) = self.source_failure.take() {
@@ -336,8 +363,8 @@ pub enum Until {
 #[derive(Clone, Copy)]
 enum Event {
     Ready,
-    /// The job wants a batch.
-    Wanted,
+    /// An input needs a batch.
+    Fill(usize),
 }
 
 /// Reports the end of the job when it is dropped, also by a panic.

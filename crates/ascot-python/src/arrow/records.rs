@@ -10,6 +10,7 @@ use ascot_io::ByteSource;
 use ascot_record::layout::Layout;
 
 use super::capsule::ForeignStream;
+use super::import::Source;
 use super::job::Shared;
 use crate::errors::{Failure, Result};
 
@@ -43,8 +44,8 @@ impl Encoding {
         }
         if let Layout::Csv { .. } = layout {
             return Err(Failure::Request(
-                "Arrow batches are not sorted to a file of CSV\n  leave out to=, and pass the sorted batches to \
-                 ascot.flow, which writes CSV with a header"
+                "Arrow batches become CSV in a flow only\n  ascot.flow([BATCHES], [FILE], lambda inputs: ((0, batch) \
+                 for batch in inputs[0])) writes them with a header; they may be sorted: ascot.sort(batches, key=...)"
                     .into(),
             ));
         }
@@ -89,9 +90,27 @@ pub enum Batches {
     Stream(ForeignStream),
 }
 
+/// The inputs of a job for `sources`: the sources whose batches the calling thread passes, none in the places of those
+/// that the job reads itself, and what makes their records.
+pub fn record_sources(
+    shared: &Arc<Shared>,
+    sources: Vec<(Source, Encoding)>,
+) -> (Vec<Option<Source>>, Vec<Box<dyn ByteSource>>) {
+    let one = |(input, (mut source, encoding)): (usize, (Source, Encoding))| {
+        let stream = source.take_stream();
+        let passed = stream.is_none().then_some(source);
+        let batches = stream.map_or(Batches::Passed, Batches::Stream);
+        let made: Box<dyn ByteSource> = Box::new(RecordSource::new(shared, input, batches, encoding));
+        (passed, made)
+    };
+    sources.into_iter().enumerate().map(one).unzip()
+}
+
 /// The records of batches. It holds one batch, and the records of a few of its rows.
 pub struct RecordSource {
     shared: Arc<Shared>,
+    /// The number of the input.
+    input: usize,
     batches: Batches,
     encoding: Encoding,
     /// The batch being encoded, and the next row of it.
@@ -102,10 +121,11 @@ pub struct RecordSource {
 }
 
 impl RecordSource {
-    /// The records of `batches`.
-    pub fn new(shared: &Arc<Shared>, batches: Batches, encoding: Encoding) -> RecordSource {
+    /// The records of `batches`, for the input `input` of a job.
+    pub fn new(shared: &Arc<Shared>, input: usize, batches: Batches, encoding: Encoding) -> RecordSource {
         RecordSource {
             shared: Arc::clone(shared),
+            input,
             batches,
             encoding,
             batch: None,
@@ -116,7 +136,7 @@ impl RecordSource {
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         match &mut self.batches {
-            Batches::Passed => Ok(self.shared.next_batch()),
+            Batches::Passed => Ok(self.shared.next_batch(self.input)),
             Batches::Stream(_) if self.shared.cancel().is_cancelled() => Ok(None),
             Batches::Stream(stream) => stream.next(),
         }

@@ -1,4 +1,4 @@
-//! Sorts of batches, and sorts whose result is batches.
+//! Jobs on batches, and sorts whose result is batches.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use ascot_io::ProgramStreams;
 use ascot_model::report::Report;
 use ascot_record::layout::Layout;
 use ascot_sort::plan::budget::{MIN_MEMORY_BYTES, default_memory};
+use ascot_sort::request::SplitBy;
 use ascot_sort::{Cancel, Input, Keys, Output, RunOptions, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
 
@@ -16,11 +17,11 @@ use super::descriptors::Descriptors;
 use super::export::BatchStream;
 use super::import::Source;
 use super::job::{Blocks, JobHandle, Shared, Until};
-use super::records::{Batches, Encoding, RECORDS_BYTES, RecordSource};
+use super::records::{Encoding, RECORDS_BYTES, record_sources};
 use super::stream::{Decoding, JobStream};
 use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
-use crate::request::{JobOptions, Records};
+use crate::request::{JobOptions, Records, split_by};
 use crate::running::Finished;
 
 /// Maximum bytes of a batch, and the inverse of its maximum share of the memory.
@@ -33,6 +34,8 @@ const BATCHES_HELD: u64 = 3;
 struct Shares {
     /// Memory for the records and batches on their way, bytes.
     beside: u64,
+    /// The part of it for records, bytes.
+    records: u64,
     limits: BatchLimits,
 }
 
@@ -41,24 +44,25 @@ impl Shares {
     fn divide(request: &mut SortRequest) -> Result<Shares> {
         let cap = request.memory_bytes.unwrap_or_else(default_memory);
         let batch = (cap / BATCH_SHARE).min(BATCH_BYTES);
-        let beside = RECORDS_BYTES + BATCHES_HELD * batch;
+        let passed = request.inputs.iter().filter(|input| matches!(input, Input::Program)).count().max(1);
+        let records = RECORDS_BYTES * passed as u64;
+        let beside = records + BATCHES_HELD * batch;
         let job = cap.saturating_sub(beside);
         if job < MIN_MEMORY_BYTES {
             return Err(SortError::TooLittleMemory {
                 given_bytes: cap,
-                min_bytes: cap_for(MIN_MEMORY_BYTES),
+                min_bytes: cap_for(MIN_MEMORY_BYTES + records),
             }
             .into());
         }
         request.memory_bytes = Some(job);
         let bytes = usize::try_from(batch).unwrap_or(usize::MAX);
-        Ok(Shares { beside, limits: BatchLimits { bytes, ..BatchLimits::default() } })
+        Ok(Shares { beside, records, limits: BatchLimits { bytes, ..BatchLimits::default() } })
     }
 }
 
-/// The cap of which a job gets `job_bytes`.
-fn cap_for(job_bytes: u64) -> u64 {
-    let with_records = job_bytes + RECORDS_BYTES;
+/// The cap of which a job and the records on their way get `with_records` bytes.
+fn cap_for(with_records: u64) -> u64 {
     let by_share = with_records * BATCH_SHARE / (BATCH_SHARE - BATCHES_HELD) + 1;
     by_share.min(with_records + BATCHES_HELD * BATCH_BYTES)
 }
@@ -102,7 +106,7 @@ fn batches_to_batches(
     source: &Bound<'_, PyAny>,
     progress: Option<&Py<PyAny>>,
 ) -> PyResult<(BatchStream, StreamJob)> {
-    let mut source = Source::new(source)?;
+    let source = Source::new(source)?;
     let encoder = Encoder::new(Arc::clone(source.schema()), &arrow.sort_columns()).map_err(Failure::from)?;
     let records = Records { layout: encoder.layout(), keys: Keys::Ranges(encoder.keys()), header: false };
     let request =
@@ -110,8 +114,8 @@ fn batches_to_batches(
     let mut request = request?;
     let shares = Shares::divide(&mut request)?;
     let decoder = encoder.decoder(shares.limits);
-    let mut job = Begun::new(request, &shares, Some((&mut source, Encoding::Rows(encoder))), Goal::Sort)?;
-    job.attend(py, Some(&mut source), progress, Until::FirstBlock)?;
+    let mut job = Begun::new(request, &shares, vec![(source, Encoding::Rows(encoder))], Goal::Sort)?;
+    job.attend(py, progress, Until::FirstBlock)?;
     Ok(job.into_stream(Decoding::Rows(Box::new(decoder)), Descriptors::default()))
 }
 
@@ -131,8 +135,8 @@ fn files_to_batches(
     let shares = Shares::divide(&mut request)?;
     // Wrong fields are refused before the job begins.
     arrow.fields(layout)?;
-    let mut job = Begun::new(request, &shares, None, Goal::Sort)?;
-    job.attend(py, None, progress, Until::FirstBlock)?;
+    let mut job = Begun::new(request, &shares, Vec::new(), Goal::Sort)?;
+    job.attend(py, progress, Until::FirstBlock)?;
     // The first block holds the header. There is none if there was nothing to sort.
     let first = job.handle.of_first_block(|bytes| first_record(layout, bytes).to_vec());
     if header {
@@ -143,33 +147,44 @@ fn files_to_batches(
     Ok(job.into_stream(Decoding::File(decoder), inputs))
 }
 
-/// Sorts batches to a file, to parts or to the view `view`, as records of the layout; returns the report.
+/// Runs a job some of whose inputs are batches, which become records of the layout: a split if `by` is given, a sort to
+/// the view `view` if that is, else the sort or merge of the options. Returns the report.
 #[pyfunction]
-pub fn sort_source(
+#[pyo3(signature = (options, arrow, sources, progress, by=None, view=None))]
+pub fn run_on_batches(
     py: Python<'_>,
     options: JobOptions,
     arrow: ArrowOptions,
-    source: &Bound<'_, PyAny>,
-    view: Option<PathBuf>,
+    sources: Vec<Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
+    by: Option<&str>,
+    view: Option<PathBuf>,
 ) -> PyResult<Told> {
-    let mut source = Source::new(source)?;
     let records = options.records.records()?;
-    if records.header && matches!(records.layout, Layout::Lines { .. }) {
+    let layout = records.layout;
+    if records.header && matches!(layout, Layout::Lines { .. }) {
         return Err(Failure::Request(
-            "Arrow batches have no header line to keep\n  leave out header=True, or pass the sorted batches to \
+            "Arrow batches have no header line to keep\n  leave out header=True, or pass the batches to \
              ascot.flow, which writes the name of their column first"
                 .into(),
         )
         .into());
     }
-    let encoding = Encoding::of_file(records.layout, arrow.fields(records.layout)?, source.schema())?;
-    let writes = view.as_deref().map_or(Writes::SpillsAndOutput, Writes::View);
-    let mut request = options.request_with(vec![Input::Program], options.output()?, records, writes)?;
+    let encoded = sources.iter().map(|source| {
+        let source = Source::new(source)?;
+        let encoding = Encoding::of_file(layout, arrow.fields(layout)?, source.schema())?;
+        Ok((source, encoding))
+    });
+    let sources = encoded.collect::<PyResult<Vec<_>>>()?;
+    let goal = match (by, view) {
+        (Some(by), _) => Goal::Split(split_by(by)?),
+        (None, Some(dir)) => Goal::View(dir),
+        (None, None) => Goal::Sort,
+    };
+    let mut request = options.request_with(options.inputs(), options.output()?, records, goal.writes())?;
     let shares = Shares::divide(&mut request)?;
-    let goal = view.map_or(Goal::Sort, Goal::View);
-    let mut job = Begun::new(request, &shares, Some((&mut source, encoding)), goal)?;
-    job.attend(py, Some(&mut source), progress.as_ref(), Until::End)?;
+    let mut job = Begun::new(request, &shares, sources, goal)?;
+    job.attend(py, progress.as_ref(), Until::End)?;
     let result = job.handle.report()?;
     told_of(Finished { result, warnings: job.shared.take_warnings() })
 }
@@ -177,15 +192,27 @@ pub fn sort_source(
 /// The result of a job.
 enum Goal {
     Sort,
+    Split(SplitBy),
     View(PathBuf),
+}
+
+impl Goal {
+    /// The files of the job.
+    fn writes(&self) -> Writes<'_> {
+        match self {
+            Goal::Sort => Writes::SpillsAndOutput,
+            Goal::Split(_) => Writes::SpillsAndParts,
+            Goal::View(dir) => Writes::View(dir),
+        }
+    }
 }
 
 /// A job that has begun.
 struct Begun {
     shared: Arc<Shared>,
     handle: JobHandle,
-    /// The calling thread passes the batches.
-    passes: bool,
+    /// Those whose batches the calling thread passes; none for those that the job reads itself.
+    sources: Vec<Option<Source>>,
     /// Bytes of a header at the start of the output.
     skip: usize,
 }
@@ -194,38 +221,27 @@ impl Begun {
     fn new(
         request: SortRequest,
         shares: &Shares,
-        source: Option<(&mut Source, Encoding)>,
+        sources: Vec<(Source, Encoding)>,
         goal: Goal,
     ) -> PyResult<Begun> {
-        let shared = Arc::new(Shared::default());
-        let mut passes = false;
-        let source = source.map(|(source, encoding)| {
-            let batches = source.take_stream().map_or(Batches::Passed, Batches::Stream);
-            passes = matches!(batches, Batches::Passed);
-            Box::new(RecordSource::new(&shared, batches, encoding)) as _
-        });
+        let shared = Arc::new(Shared::new(sources.len()));
+        let (sources, made) = record_sources(&shared, sources);
         let sink =
             matches!(request.output, Output::Program).then(|| Box::new(Blocks(Arc::clone(&shared))) as _);
-        let options = RunOptions { program: ProgramStreams::new(source, sink), ..RunOptions::default() };
-        let beside = shares.beside;
+        let options = RunOptions { program: ProgramStreams::new(made, sink), ..RunOptions::default() };
+        let (beside, records) = (shares.beside, shares.records);
         let work = move |shared: &Shared| {
             let job_bytes = request.memory_bytes.unwrap_or_else(default_memory);
             let report = run(&request, &goal, &options, shared, shared.cancel())
-                .map_err(|error| error.within(job_bytes + beside, cap_for))?;
-            Ok(Report { memory_bytes: report.memory_bytes + beside, ..report })
+                .map_err(|error| error.within(job_bytes + beside, |bytes| cap_for(bytes + records)))?;
+            Ok(Some(Report { memory_bytes: report.memory_bytes + beside, ..report }))
         };
         let handle = JobHandle::begin(&shared, work)?;
-        Ok(Begun { shared, handle, passes, skip: 0 })
+        Ok(Begun { shared, handle, sources, skip: 0 })
     }
 
-    fn attend(
-        &mut self,
-        py: Python<'_>,
-        source: Option<&mut Source>,
-        progress: Option<&Py<PyAny>>,
-        until: Until,
-    ) -> PyResult<()> {
-        let attended = self.handle.attend(py, source.filter(|_| self.passes), progress, until);
+    fn attend(&mut self, py: Python<'_>, progress: Option<&Py<PyAny>>, until: Until) -> PyResult<()> {
+        let attended = self.handle.attend(py, &mut self.sources, progress, until);
         if attended.is_err() {
             // A thread of the job may need the interpreter to release the stream of another library.
             py.detach(|| self.handle.stop());
@@ -250,6 +266,7 @@ fn run(
 ) -> Result<Report> {
     Ok(match goal {
         Goal::Sort => ascot_sort::sort(request, options, shared, cancel)?,
+        Goal::Split(by) => ascot_sort::split(request, *by, options, shared, cancel)?,
         Goal::View(dir) => ascot_sort::make_view(request, dir, options, shared, cancel)?,
     })
 }

@@ -18,7 +18,7 @@ pub use parts::with_files_of_directories;
 
 use std::fmt;
 
-use ascot_io::{Disk, Pool};
+use ascot_io::{Disk, DiskOptions, Pool, ProgramStreams};
 use ascot_record::gensort::Validation;
 use ascot_record::layout::Layout;
 
@@ -110,6 +110,19 @@ impl fmt::Display for CheckReport {
 
 /// Checks the inputs. Records out of order are not an error but part of the report.
 pub fn check(request: &CheckRequest, observer: &dyn Observer, cancel: &Cancel) -> Result<CheckReport> {
+    check_with(request, ProgramStreams::default(), observer, cancel)
+}
+
+/// Checks the inputs, some of which this process makes: those of `program`, for [`Input::Program`].
+///
+/// # Errors
+/// Those of [`check`].
+pub fn check_with(
+    request: &CheckRequest,
+    program: ProgramStreams,
+    observer: &dyn Observer,
+    cancel: &Cancel,
+) -> Result<CheckReport> {
     let inputs = open(if request.inputs.is_empty() { &[Input::Stdin] } else { &request.inputs })?;
     // Lines are requested explicitly here, so only CSV has to be text.
     if matches!(request.layout, Layout::Csv { .. }) {
@@ -119,7 +132,7 @@ pub fn check(request: &CheckRequest, observer: &dyn Observer, cancel: &Cancel) -
     let pool = Pool::new(RECORD_BYTES_MAX + POOL_BYTES);
     let chunks = usize::try_from(lowered(POOL_BYTES as u64)).unwrap_or(POOL_BYTES) / CHUNK_BYTES;
     let chunks = ChunkPool::new(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());
-    let disk = Disk::default();
+    let disk = Disk::new(DiskOptions { program, ..DiskOptions::default() });
     disk.stop_when(cancel.flag());
     let reader = RecordReader::new(&judge, &disk, inputs.clone(), &chunks, InputPosition::default(), cancel);
     let mut watch = Watch::new(observer, cancel, "check", inputs.record_bytes());

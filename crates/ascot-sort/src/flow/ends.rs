@@ -81,7 +81,7 @@ pub(super) fn open_input(disk: &Disk, input: &Input) -> Result<InputEnd> {
         Input::Range(_) => return Ok(InputEnd::File(InputFile::open(input)?.stream(disk, 0)?)),
         Input::Stdin => return open_stdin(disk),
         Input::Program => {
-            return Ok(InputEnd::File(disk.open_program_source(Path::new(PROGRAM_RECORDS), "input")?));
+            return Ok(InputEnd::File(disk.open_program_source(0, Path::new(PROGRAM_RECORDS), "input")?));
         }
     };
     let error = failed(Action::Open, path);

@@ -49,7 +49,11 @@ enum Source {
         rest: Mutex<Option<Pipe>>,
     },
     /// The program makes the records. They are opened once, and not peeked at.
-    Program,
+    Program {
+        /// Its number among the inputs that the program makes.
+        number: usize,
+        name: PathBuf,
+    },
     /// A part of a partitioned write.
     Part {
         path: PathBuf,
@@ -123,12 +127,19 @@ const FINGERPRINT_BYTES: u64 = 64 << 10;
 impl Inputs {
     /// Opens the inputs of a request. An empty list means standard input.
     pub fn open(inputs: &[Input]) -> Result<Inputs> {
-        let files = inputs.iter().map(InputFile::open).collect::<Result<Vec<_>, _>>()?;
-        Ok(Inputs { files: Arc::new(files) })
+        Ok(Inputs::from_files(inputs.iter().map(InputFile::open).collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// Inputs that were opened one by one.
-    pub fn from_files(files: Vec<InputFile>) -> Inputs {
+    /// Inputs that were opened one by one. Those that the program makes are numbered in their order.
+    pub fn from_files(mut files: Vec<InputFile>) -> Inputs {
+        let inputs = files.len();
+        let programs = files.iter_mut().enumerate().filter_map(|(at, file)| Some((at, file.program()?)));
+        for (count, (at, (number, name))) in programs.enumerate() {
+            *number = count;
+            if inputs > 1 {
+                *name = PathBuf::from(format!("{PROGRAM_RECORDS} in input {}", at + 1));
+            }
+        }
         Inputs { files: Arc::new(files) }
     }
 
@@ -251,7 +262,8 @@ impl InputFile {
                 }
             }
             Input::Program => {
-                return Ok(InputFile { source: Source::Program, size: None, start: 0, crlf: false });
+                let source = Source::Program { number: 0, name: PROGRAM_RECORDS.into() };
+                return Ok(InputFile { source, size: None, start: 0, crlf: false });
             }
             Input::Path(path) => (path.clone(), File::open(path).during(Action::Open, path)?),
             Input::Range(range) => return InputFile::range(range),
@@ -298,11 +310,15 @@ impl InputFile {
         }
     }
 
+    /// Its number among the inputs that the program makes, and its name, if it is one of them.
+    fn program(&mut self) -> Option<(&mut usize, &mut PathBuf)> {
+        if let Source::Program { number, name } = &mut self.source { Some((number, name)) } else { None }
+    }
+
     fn name_path(&self) -> &Path {
         match &self.source {
             Source::Regular(path) | Source::Range(FileRange { path, .. }) => path,
-            Source::Pipe { name, .. } => name,
-            Source::Program => Path::new(PROGRAM_RECORDS),
+            Source::Pipe { name, .. } | Source::Program { name, .. } => name,
             Source::Part { path, .. } => path,
             Source::Merged(input) => input.path(),
         }
@@ -312,7 +328,7 @@ impl InputFile {
     pub fn path(&self) -> Option<&Path> {
         match &self.source {
             Source::Regular(path) | Source::Range(FileRange { path, .. }) => Some(path),
-            Source::Pipe { .. } | Source::Program | Source::Part { .. } | Source::Merged(_) => None,
+            Source::Pipe { .. } | Source::Program { .. } | Source::Part { .. } | Source::Merged(_) => None,
         }
     }
 
@@ -357,7 +373,7 @@ impl InputFile {
                 Ok(pipe.peeked[..bytes.min(pipe.peeked.len())].to_vec())
             }
             Source::Merged(input) => input.peek(bytes),
-            Source::Program | Source::Part { .. } => Ok(Vec::new()),
+            Source::Program { .. } | Source::Part { .. } => Ok(Vec::new()),
         }
     }
 
@@ -388,7 +404,7 @@ impl InputFile {
                 Ok(Box::new(PartStream::open(disk, path, index, offset, pool)?))
             }
             Source::Merged(input) => input.open(offset),
-            Source::Program => Ok(disk.open_program_source(Path::new(PROGRAM_RECORDS), "input")?),
+            Source::Program { number, name } => Ok(disk.open_program_source(*number, name, "input")?),
             Source::Pipe { name, rest } => {
                 let pipe = rest.lock().unpoisoned().take();
                 let Some(pipe) = pipe else {

@@ -110,7 +110,7 @@ fn with_pieces(pieces: PartitionPieces, job: impl FnOnce(&RunOptions) -> Result<
         sum: Crc32c::default(),
         failure: failure.clone(),
     };
-    let program = ProgramStreams::new(Some(Box::new(source)), None);
+    let program = ProgramStreams::new([Box::new(source) as Box<dyn ByteSource>], None);
     let result = job(&RunOptions { program, ..RunOptions::default() });
     match failure.lock().unpoisoned().take() {
         Some(error) => Err(SortError::Io(error)),

@@ -100,7 +100,7 @@ impl SpillChunks<'_> {
                 ended: false,
                 stop: self.cancel.clone(),
             };
-            let program = ProgramStreams::new(Some(Box::new(source)), None);
+            let program = ProgramStreams::new([Box::new(source) as Box<dyn ByteSource>], None);
             let options = RunOptions { program, ..RunOptions::default() };
             let made = jobs::sort::make_view(self.request, view, &options, self.observer, self.cancel);
             drop(options);

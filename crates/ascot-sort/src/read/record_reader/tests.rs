@@ -110,7 +110,7 @@ impl ByteSource for Made {
 /// A reader of `bytes` bytes that this process makes, in chunks of 64 KiB; the receiver gets each request for them.
 fn reader_of(bytes: usize, asked: Sender<()>) -> RecordReader<Lines> {
     let source = Made { bytes: 0, left: bytes, asked };
-    let program = ProgramStreams::new(Some(Box::new(source)), None);
+    let program = ProgramStreams::new([Box::new(source) as Box<dyn ByteSource>], None);
     let disk = Disk::new(DiskOptions { program, ..DiskOptions::default() });
     let inputs = Inputs::open(&[Input::Program]).unwrap();
     let pool = Pool::new(1 << 20);
