@@ -465,9 +465,10 @@ def test_wrong_keys_are_errors():
 
 
 def test_plans_are_of_files():
-    for plan in (ascot.plan.sort, ascot.plan.merge, ascot.plan.split):
+    plans = (ascot.plan.sort, ascot.plan.merge, lambda source: ascot.plan.split(source, to="part-{}", parts=2))
+    for plan in plans:
         with pytest.raises(TypeError, match="is of files, not of Arrow batches"):
-            plan(TABLE, **({"parts": 2} if plan is ascot.plan.split else {}))
+            plan(TABLE)
 
 
 def test_the_error_of_a_foreign_stream_is_told():

@@ -250,7 +250,7 @@ def test_headers_that_cannot_be_kept_are_refused(disk):
     table = pyarrow.table({"a": ["x"]})
     with pytest.raises(ascot.errors.InvalidRequest, match="no header line to keep\n  leave out header=True"):
         ascot.sort(table, to=disk / "out", layout=ascot.Lines(header=True))
-    with pytest.raises(ascot.errors.InvalidRequest, match="which writes CSV with a header"):
+    with pytest.raises(ascot.errors.InvalidRequest, match="writes them with a header"):
         ascot.sort(table, to=disk / "out", layout="csv")
     with pytest.raises(ascot.SchemaMismatch, match="is more than a line"):
         broken = table.rename_columns(["a\nb"])

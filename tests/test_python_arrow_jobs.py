@@ -135,6 +135,12 @@ def test_batches_become_csv_with_a_header(disk):
     assert len({polars.read_csv(disk / f"name-{number}.csv")["name"][0] for number in range(5)}) == 5
 
 
+def test_lines_keep_a_header(disk):
+    names = [pyarrow.table({"name": ["a", "c"]}), pyarrow.table({"name": ["b"]})]
+    ascot.merge(names, layout=ascot.Lines(header=True), to=disk / "lines")
+    assert (disk / "lines").read_text().split() == ["name", "a", "b", "c"]
+
+
 def test_a_check_of_batches_is_by_columns_or_by_a_layout(disk):
     numbers = sorted_numbers(100_000, 1)
     numbers.tofile(disk / "file")

@@ -197,8 +197,8 @@ class Writer:
 
     As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
     dropped, and a new directory without an epoch is removed. Records are dropped, too, with a ResourceWarning, if a
-    writer is no longer used before `close` was called. An exception that interrupts a call, such as KeyboardInterrupt,
-    closes the writer in the same way.
+    writer is no longer used before `close` was called. An exception that interrupts a call, such as
+    KeyboardInterrupt, closes the writer in the same way.
     """
 
     __slots__ = ("_appended", "_native", "path")

@@ -220,8 +220,9 @@ def merge(
     """Merges files or Arrow batches that are sorted by the same key to the file `to`.
 
     Each element of a list is an input: a path, a pattern, an open file, bytes, or an object with Arrow batches, such
-    as a table or a generator. Batches become records of the `layout`; if that is CSV, they are written to files in
-    `temp` first. The other arguments are those of `sort`, with the same `settings` (`ascot.Settings`).
+    as a table or a generator. Batches become records of the `layout`; for CSV and for lines with a header they are
+    written to files in `temp` first. The other arguments are those of `sort`, with the same `settings`
+    (`ascot.Settings`).
 
     Raises NotSorted, with the input and the record, if an input is not in order, and the exceptions of `sort`.
 
@@ -236,7 +237,7 @@ def merge(
     request = Request(with_batches(sources, "sources", several=True), layout, key, reverse, settings)
     request.set_rows(unique, top, stable=stable)
     request.set(merge=True)
-    if isinstance(request.layout, Csv):
+    if request.has_headers():
         request.write_batches(to)
     return request.write(to, None, request.sorting(None))
 
@@ -265,7 +266,7 @@ def reshape(
     request = Request(with_batches(sources, "sources", several=True), layout, key, reverse, settings)
     request.reshape(by, by_key)
     number = arguments.count("parts", parts, least=1)
-    if by == "range" or isinstance(request.layout, Csv):
+    if by == "range" or request.has_headers():
         request.write_batches(to)
     return request.write(to, number, request.sorting(None))
 
@@ -303,7 +304,7 @@ def split(
     rule = request.split(by, boundaries)
     number = arguments.count("parts", parts, least=1)
     samples = rule == "size" or (rule == "range" and boundaries is None)
-    if samples or isinstance(request.layout, Csv):
+    if samples or request.has_headers():
         request.write_batches(to)
     return request.write(to, number, request.splitting(rule))
 
@@ -422,6 +423,10 @@ class Request:
         return lambda options, progress: _native.run_on_batches(
             options, arrow_options(self.layout), self.files.batches, progress, rule, view
         )
+
+    def has_headers(self) -> bool:
+        """Whether the records are looked at beforehand, as those of CSV and of lines with a header are."""
+        return isinstance(self.layout, Csv) or (isinstance(self.layout, Lines) and self.layout.header)
 
     def write_batches(self, to: PathLike) -> None:
         """Writes the batches to files without a name, for a job that looks into its inputs and writes `to`."""

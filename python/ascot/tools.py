@@ -113,7 +113,7 @@ def _checked(
         arguments.flag("reverse", reverse)
         arrow = arrow_options(Lines(), column_keys(key, reverse))
         return _native.check_batches(files.batches[0], None, arrow, threads, report)
-    described = layout_of(layout or "lines")
+    described = layout_of("lines" if layout is None else layout)
     records = record_options(described, key, reverse)
     if files.batches:
         return _native.check_batches(files.batches[0], records, arrow_options(described, []), threads, report)

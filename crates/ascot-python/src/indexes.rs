@@ -309,7 +309,8 @@ pub fn open_writer(py: Python<'_>, path: PathBuf, options: WriterOptions) -> PyR
     let open = || DirectoryWriter::open(&Disk::default(), &path, &opening, bytes);
     let mut writer = py.detach(open).map_err(Failure::from)?;
     let new = (made || opening.mode == OpenMode::Create).then_some((path, made));
-    let (stop, alive) = (Cancel::new(), Arc::new(()));
+    let stop = Cancel::new();
+    let alive = Arc::new(());
     writer.stop_when(stop.flag());
     let end = StreamEnd::of(&alive);
     let shared = Shared { writer: Mutex::new(Some(Open { writer, _alive: alive })), stop, new };

@@ -12,22 +12,10 @@ use ascot_sort::Cancel;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use super::batch_reader::BatchReader;
 use super::capsule::{batch_capsules, schema_capsule, stream_capsule};
 use super::handover::HandedOver;
 use crate::errors::{Failure, Result};
-
-/// Makes the batches of a stream.
-pub trait BatchReader: Send {
-    /// The schema of the batches.
-    fn schema(&self) -> SchemaRef;
-
-    /// The next batch; none at the end. It never waits for the interpreter, unless its source is an object of Python.
-    /// While it waits for other threads it calls `look` about every 50 ms, and ends with its error.
-    ///
-    /// # Errors
-    /// The stream has failed, and has ended.
-    fn next(&mut self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>>;
-}
 
 /// A batch of rows in columns.
 ///

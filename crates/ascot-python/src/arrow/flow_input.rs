@@ -9,8 +9,8 @@ use ascot_sort::Cancel;
 use ascot_sort::flow::Moved;
 use pyo3::prelude::*;
 
+use super::batch_reader::BatchReader;
 use super::columns::{ArrowOptions, FirstRow, decoder_of, first_record};
-use super::export::BatchReader;
 use super::flow_engine::{Engine, QUEUE_BYTES};
 use crate::errors::{Failure, Result};
 use crate::request::Records;

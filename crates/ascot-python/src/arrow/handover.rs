@@ -17,8 +17,8 @@ use ascot_io::Unpoisoned;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use super::batch_reader::BatchReader;
 use super::capsule::c_text;
-use super::export::BatchReader;
 use crate::errors::{Failure, Result};
 use crate::running::PAUSE;
 

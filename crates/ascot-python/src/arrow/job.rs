@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   calling thread                              threads of the job
-//!   Source::next ─▶ [slot: one batch] ─▶ RecordSource: batches become records ─▶ engine     for each input
+//!   Source::next ─▶ [slot: one batch] ─▶ RecordSource: batches become records ─▶ engine   (for each input)
 //!   RecordStream: records become batches ◀─ [blocks of the job's memory] ◀───────┘
 //! ```
 //!
@@ -10,8 +10,9 @@
 //! or the job ends. It then returns, and the reader of the output drives the rest: the job waits while no block is
 //! taken. From then on no thread of the job needs the interpreter.
 //!
-//! Invariants: the slot and the source of an input hold at most two batches; every block belongs to the memory of the job. The job
-//! has ended and removed its files when its [`JobHandle`] has been dropped, unless it waits for a foreign stream.
+//! Invariants: the slot and the source of an input hold at most two batches; every block belongs to the memory of
+//! the job. The job has ended and removed its files when its [`JobHandle`] has been dropped, unless it waits for a
+//! foreign stream.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

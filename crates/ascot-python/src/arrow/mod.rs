@@ -6,8 +6,8 @@
 //! ```
 //!
 //! `sort` runs jobs whose inputs or output are batches, and `check` checks batches: `records` makes records of batches,
-//! `job` passes both on between the threads, and `stream` makes batches of records. `export` gives them to programs, and
-//! `handover` to other libraries. `columns` says which columns the records of files have.
+//! `job` passes both on between the threads, and `stream` makes batches of records. `export` gives batches to programs,
+//! and `handover` to other libraries. `columns` says which columns the records of files have.
 //!
 //! `flow` runs a function of the program on files: `flow_input` gives it their batches, `flow_output` writes those that
 //! it yields, and `passed` are batches of its other sources. `fit` lets batches of several libraries share an output.
@@ -17,11 +17,12 @@
 //!
 //! A [`Source`](import::Source) is read by the thread that calls the package, as its objects may be bound to this
 //! thread. Only a [`ForeignStream`](capsule::ForeignStream), which needs no interpreter, may be moved to another one. A
-//! [`BatchStream`] is read by whatever thread its consumer uses, with or without the interpreter; its [`BatchReader`]
-//! must therefore never wait for the interpreter, except in the function that is passed to it, which does so in the main
-//! thread only if a library reads. Only the batches of a
-//! Python object that a flow passes on need the interpreter, as those of `pyarrow.RecordBatchReader` do.
+//! [`BatchStream`] is read by whatever thread its consumer uses, with or without the interpreter. Its [`BatchReader`]
+//! must therefore never wait for the interpreter, except in the function that is passed to it; where a library reads,
+//! that does so in the main thread only. Only the batches of a Python object that a flow passes on need the
+//! interpreter, as those of `pyarrow.RecordBatchReader` do.
 
+mod batch_reader;
 mod capsule;
 mod check;
 mod columns;
@@ -40,9 +41,10 @@ mod records;
 mod sort;
 mod stream;
 
+pub use batch_reader::BatchReader;
 pub use check::check_batches;
 pub use columns::{ArrowOptions, FirstRow, decoder_of, first_record};
-pub use export::{Batch, BatchReader, BatchStream, StreamEnd};
+pub use export::{Batch, BatchStream, StreamEnd};
 pub use flow::{Flow, begin_flow};
 pub use passed::pass_batches;
 pub use sort::{StreamJob, run_on_batches, sort_to_batches};

@@ -5,7 +5,8 @@ use arrow_schema::SchemaRef;
 use ascot_sort::Cancel;
 use pyo3::prelude::*;
 
-use super::export::{BatchReader, BatchStream};
+use super::batch_reader::BatchReader;
+use super::export::BatchStream;
 use super::import::Source;
 use crate::errors::{Failure, Result};
 

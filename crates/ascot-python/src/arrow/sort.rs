@@ -229,7 +229,7 @@ impl Begun {
         let sink =
             matches!(request.output, Output::Program).then(|| Box::new(Blocks(Arc::clone(&shared))) as _);
         let options = RunOptions { program: ProgramStreams::new(made, sink), ..RunOptions::default() };
-        let (beside, records) = (shares.beside, shares.records);
+        let Shares { beside, records, .. } = *shares;
         let work = move |shared: &Shared| {
             let job_bytes = request.memory_bytes.unwrap_or_else(default_memory);
             let report = run(&request, &goal, &options, shared, shared.cancel())

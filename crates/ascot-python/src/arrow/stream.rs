@@ -7,8 +7,8 @@ use ascot_columns::{ColumnsError, Decoder};
 use ascot_io::Buf;
 use pyo3::prelude::*;
 
+use super::batch_reader::BatchReader;
 use super::descriptors::Descriptors;
-use super::export::BatchReader;
 use super::job::JobHandle;
 use crate::errors::Result;
 
