@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow_array::{RecordBatch, RecordBatchReader};
 use arrow_schema::{ArrowError, SchemaRef};
@@ -21,6 +21,10 @@ use super::batch_reader::BatchReader;
 use super::capsule::c_text;
 use crate::errors::{Failure, Result};
 use crate::running::PAUSE;
+
+/// Time after which a read of a batch is interrupted. One that ends before returns its batch: if the library then
+/// returns to Python, this raises the exception itself, and if it reads on, the next read is interrupted.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// A stream as another library reads it.
 pub struct HandedOver {
@@ -49,11 +53,11 @@ impl Iterator for HandedOver {
                 "this process was forked while the batches were read".into(),
             )));
         }
-        let mut look = || signals.look();
+        let began = Instant::now();
         // The caller is in C, where a panic would end the process.
         let next = catch_unwind(AssertUnwindSafe(|| {
-            look()?;
-            reader.next(&mut look)
+            signals.look()?;
+            reader.next(&mut || if began.elapsed() < PATIENCE { Ok(()) } else { signals.look() })
         }));
         let next = next.unwrap_or_else(|_| Err(Failure::Source("a fault of Ascot; please report it".into())));
         if !matches!(next, Ok(Some(_))) {
