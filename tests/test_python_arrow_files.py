@@ -12,7 +12,6 @@ import polars
 import pyarrow
 import pyarrow.parquet
 import pytest
-from ascot import errors
 from support import leftovers, random_records, sorted_records
 
 TABLE = pyarrow.table({"k": [3, 1, None, 2], "s": ["c", "a", "z", "b"]})
@@ -134,8 +133,6 @@ def test_batches_that_do_not_fit_a_file_are_errors(disk):
         ascot.sort(
             pyarrow.table({"k": pyarrow.array([1, None], "u8").cast("u8").cast("uint64")}), layout="u64", to=out
         )
-    with pytest.raises(errors.InvalidRequest, match="become CSV in a flow only"):
-        ascot.sort(pyarrow.table({"k": ["a"]}), layout=ascot.Csv(), to=out)
     assert leftovers(disk) == []
 
 
@@ -247,22 +244,29 @@ def test_the_header_of_lines_is_the_name_of_their_column(disk, end):
 
 
 def test_headers_that_cannot_be_kept_are_refused(disk):
-    table = pyarrow.table({"a": ["x"]})
-    with pytest.raises(ascot.errors.InvalidRequest, match="no header line to keep\n  leave out header=True"):
-        ascot.sort(table, to=disk / "out", layout=ascot.Lines(header=True))
-    with pytest.raises(ascot.errors.InvalidRequest, match="writes them with a header"):
-        ascot.sort(table, to=disk / "out", layout="csv")
+    table = pyarrow.table({"a\nb": ["x"]})
     with pytest.raises(ascot.SchemaMismatch, match="is more than a line"):
-        broken = table.rename_columns(["a\nb"])
-        ascot.flow([], [disk / "out"], lambda inputs: [(0, broken)], output_layout=ascot.Lines(header=True))
+        ascot.flow([], [disk / "out"], lambda inputs: [(0, table)], output_layout=ascot.Lines(header=True))
+    with pytest.raises(ascot.SchemaMismatch, match=r"^the batches: .*is more than a line"):
+        ascot.sort(table, to=disk / "out", layout=ascot.Lines(header=True))
     (disk / "in").write_bytes(b"\xff\nx\n")
     with pytest.raises(ascot.SchemaMismatch, match="the header is not UTF-8"):
         ascot.sort(disk / "in", layout=ascot.Lines(header=True), any_format=True)
     assert sorted(path.name for path in disk.iterdir()) == ["in"]
 
 
+def test_batches_are_sorted_to_files_with_a_header(disk):
+    table = pyarrow.table({"k": ["b", "c", "a"], "n": [1, 2, 3]})
+    ascot.sort(table, key="k", to=disk / "out.csv", layout=ascot.Csv())
+    assert (disk / "out.csv").read_text() == "k,n\na,3\nb,1\nc,2\n"
+    ascot.sort(table.select(["k"]), to=disk / "lines", layout=ascot.Lines(header=True))
+    assert (disk / "lines").read_text().split() == ["k", "a", "b", "c"]
+    ascot.sort(table, key=ascot.desc("n"), view=disk / "view", layout=ascot.Csv())
+    assert bytes(ascot.view(disk / "view")[0]).strip() == b"a,3"
+    assert leftovers(disk / "view") and leftovers(disk)[:2] == ["lines", "out.csv"]
+
+
 def test_sorted_batches_become_csv_with_a_header(disk):
-    """As the message above says."""
     table = pyarrow.table({"k": pyarrow.array([3, None, 1], "int64"), "s": ["c", "n", "a"]})
     ascot.flow([ascot.sort(table, key="k")], [disk / "out.csv"], lambda inputs: ((0, batch) for batch in inputs[0]))
     assert (disk / "out.csv").read_text() == "k,s\n1,a\n3,c\n,n\n"

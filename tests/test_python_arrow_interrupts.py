@@ -126,12 +126,7 @@ def script_of_reading(read, disk, handler=""):
             os.kill(os.getpid(), signal.SIGINT)
 
         def read():
-            try:
-                return {read}
-            except Exception as error:
-                # The library's own error; code of Python runs from here on.
-                told.append(str(error))
-                raise
+            return {read}
 
         told = []
         stream = ascot.sort(batches(), key="k", memory="32MiB", temp={str(disk)!r})
@@ -144,13 +139,23 @@ def script_of_reading(read, disk, handler=""):
 @pytest.mark.alone
 @pytest.mark.parametrize("library", READS)
 def test_ctrl_c_stops_a_stream_that_a_library_reads_in_one_call(library, disk):
+    """The program's cleanup runs, as it does after any error of a library."""
     script = script_of_reading(READS[library], disk) + textwrap.dedent(f"""
+        class Cleanup:
+            def __enter__(self):
+                pass
+
+            def __exit__(self, kind, error, trace):
+                told.append(1)
+
         try:
-            read()
+            with Cleanup():
+                read()
             sys.exit("it was not interrupted")
-        except KeyboardInterrupt:
+        except Exception as error:
             took = time.monotonic() - at
-        assert end.is_over and all("KeyboardInterrupt" in text for text in told), told
+            assert "KeyboardInterrupt" in str(error), error
+        assert end.is_over and told == [1]
         print(took, os.listdir({str(disk)!r}))
     """)
 
@@ -159,6 +164,30 @@ def test_ctrl_c_stops_a_stream_that_a_library_reads_in_one_call(library, disk):
         assert done.returncode == 0, done.stderr
         took, left = done.stdout.split(maxsplit=1)
         assert left.strip() == "[]"
+        return float(took)
+
+    assert_acts_within_200_ms(attempt)
+
+
+@pytest.mark.alone
+def test_a_loop_over_the_reader_of_a_library_gets_the_interrupt(disk):
+    script = script_of_reading("[*pyarrow.RecordBatchReader.from_stream(stream)]", disk) + textwrap.dedent(f"""
+        reader = pyarrow.RecordBatchReader.from_stream(stream)
+        try:
+            for batch in reader:
+                pass
+            sys.exit("it was not interrupted")
+        except KeyboardInterrupt:
+            took = time.monotonic() - at
+        reader.close()
+        print(took, end.is_over, os.listdir({str(disk)!r}))
+    """)
+
+    def attempt():
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        took, *rest = done.stdout.split(maxsplit=2)
+        assert [one.strip() for one in rest] == ["True", "[]"]
         return float(took)
 
     assert_acts_within_200_ms(attempt)
@@ -181,3 +210,29 @@ def test_an_uncaught_interrupt_of_a_library_that_reads_is_told(disk):
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert done.returncode != 0 and "KeyboardInterrupt" in done.stderr, done.stderr
     assert leftovers(disk) == []
+
+
+def test_the_handler_of_a_signal_closes_the_stream_that_it_interrupts(disk):
+    script = """
+        import os, signal, sys, threading
+        import ascot
+
+        os.mkfifo(sys.argv[1])
+        writer = os.open(sys.argv[1], os.O_RDWR)
+        os.write(writer, b"a line" + bytes([10]))
+
+        def read(inputs):
+            signal.signal(signal.SIGUSR1, lambda *_: inputs[0].close())
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+            return ((0, batch) for batch in inputs[0])
+
+        try:
+            ascot.flow([sys.argv[1]], [sys.argv[2]], read)
+        except ascot.errors.InvalidRequest as error:
+            assert "the batches are closed" in str(error), error
+            print("closed")
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), disk / "pipe", disk / "out"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "closed\n", done.stderr
+    assert leftovers(disk) == ["pipe"]

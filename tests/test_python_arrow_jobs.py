@@ -103,11 +103,14 @@ def test_a_split_of_batches_is_that_of_a_file_of_them(by, disk):
     rule = {"boundaries": disk / "bounds"} if by == "boundaries" else {"by": by}
     for name, source in (("file", disk / "file"), ("batches", in_batches(numbers)), ("table", table(numbers))):
         ascot.split(source, layout=NUMBERS, to=disk / f"{name}-{{}}", parts=3, memory="16MiB", **rule)
+    job = ascot.split(disk / "file", layout=NUMBERS, to=disk / "named-{:03}", parts=3, by="hash")
+    assert [*job.outputs] == [str(disk / f"named-{number:03}") for number in range(3)]
+    assert all(os.path.exists(path) for path in job.outputs)
     wanted = written(disk, "file-{}", 3)
     assert sorted(numpy.concatenate(wanted)) == sorted(numbers) and all(len(part) > 1000 for part in wanted)
     for name in ("batches", "table"):
         assert all(map(numpy.array_equal, written(disk, name + "-{}", 3), wanted)), name
-    assert len(leftovers(disk)) == 11
+    assert len(leftovers(disk)) == 14
 
 
 @pytest.mark.parametrize("by", ["hash", "range", "value"])
@@ -216,7 +219,7 @@ def test_wrong_sources_and_layouts_are_named(disk):
         (lambda: ascot.split(one, layout=NUMBERS, to=out, parts=2), ValueError, "no place for the number"),
         (lambda: ascot.check(one), ValueError, "needs a key"),
         (lambda: ascot.check(one, key="w"), ValueError, r"no column 'w'\n.*: v"),
-        (lambda: ascot.check(one, key="v", layout=ascot.Csv()), ValueError, "become CSV in a flow only"),
+        (lambda: ascot.check(one, key="v", layout=ascot.Csv()), ValueError, "no rows of CSV"),
         (lambda: ascot.flow([one], [out], list, merge=True), ValueError, "merged inputs are sorted files"),
     ]
     for call, kind, message in cases:
@@ -243,7 +246,7 @@ def test_batches_are_spilled_in_the_directories_of_the_job(disk, monkeypatch):
     split()
     monkeypatch.setenv("TMPDIR", str(disk / "system"))
     split()
-    monkeypatch.setenv("ASCOT_TMPDIR", str(disk / "ascot"))
+    monkeypatch.setenv("ASCOT_TMPDIR", f"{disk / 'ascot'}:{disk / 'system'}")
     split()
     split(temp=disk / "temp")
     assert [os.path.basename(os.path.dirname(path)) for path in seen] == ["beside", "system", "ascot", "temp"]

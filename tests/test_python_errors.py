@@ -68,7 +68,7 @@ INVALID = {
     "part of a view": lambda: ascot.sort("in", view="v", top=1),
     "layout of batches": lambda: ascot.sort(TABLE, key="k", layout="u64"),
     "file of batches": lambda: ascot.sort(TABLE, key="k", to="o"),
-    "CSV of batches": lambda: ascot.sort(TABLE, key="k", to="o.csv", layout=CSV),
+    "check of batches as CSV": lambda: ascot.check(TABLE, key="k", layout=CSV),
     "ranges of another key": lambda: ascot.reshape("in", to="o-{}", parts=2, by_key=1),
     "size with a key": lambda: ascot.split("in", to="o-{}", parts=2, by="size", key=1),
     "key of batches": lambda: ascot.sort(TABLE, key=1),
@@ -159,8 +159,8 @@ def test_an_output_of_parquet_is_refused_with_the_way_to_write_it(name):
     assert not os.path.exists("o.parquet")
 
 
-def test_a_file_of_batches_without_a_layout_names_the_flow_that_writes_csv():
-    with pytest.raises(InvalidRequest, match=r"ascot\.flow\(\[ascot\.sort\(batches"):
+def test_a_file_of_batches_without_a_layout_names_some():
+    with pytest.raises(InvalidRequest, match=r"such as layout=ascot\.Csv\(\)"):
         ascot.sort(TABLE, key="k", to="o.csv")
 
 

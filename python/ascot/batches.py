@@ -122,7 +122,7 @@ class Batches:
         return self._stream.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        return repr(self._stream).replace("BatchStream", "Batches")
+        return repr(self._stream).replace("BatchStream", "Batches", 1)
 
 
 # The streams that are in use: at the end of the program their jobs remove their files.

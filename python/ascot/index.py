@@ -17,6 +17,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -65,9 +66,9 @@ def writer(
     `hash` or `range`, `scheme` is `records`, `pointers` or `ranks`. `rollback` is the number of epochs to keep of a
     directory that is continued. `memory` is the cap, by default 64 MiB.
 
-    Raises FileExistsError if `path` exists and `mode` is `create`, FileNotFoundError if it is not an indexed
-    directory and `mode` is `append`, InvalidRequest for lengths or epochs that it does not have, MemoryLimit and
-    Damaged.
+    Raises FileExistsError if `path` exists, is no directory without epochs and `mode` is `create`, FileNotFoundError
+    if it is not an indexed directory and `mode` is `append`, InvalidRequest for lengths or epochs that it does not
+    have, MemoryLimit and Damaged.
     """
     maybe = arguments.maybe
     name = arguments.path("path", path)
@@ -196,8 +197,8 @@ class Writer:
     `writer.append(keys, values); writer.end_epoch()`.
 
     As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
-    dropped, and a new directory without an epoch is removed. Records are dropped, too, with a ResourceWarning, if a
-    writer is no longer used before `close` was called. An exception that interrupts a call, such as
+    dropped, and a new directory without an epoch is removed. Records are dropped, too, with a ResourceWarning, if the
+    writer is dropped without `close`. An exception that interrupts a call, such as
     KeyboardInterrupt, closes the writer in the same way.
     """
 
@@ -211,7 +212,7 @@ class Writer:
         self._appended = 0
 
     def __del__(self) -> None:
-        if getattr(self, "_appended", 0) > 0:
+        if getattr(self, "_appended", 0) > 0 and not sys.is_finalizing() and not self._native.is_stopped:
             import warnings
 
             records, verb = ("record", "is") if self._appended == 1 else ("records", "are")

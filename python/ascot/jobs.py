@@ -7,6 +7,7 @@ stops the job, which removes its files, and raises KeyboardInterrupt.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -147,15 +148,15 @@ def sort(
     source have its columns, and `key` names columns: `"tenant"`, `ascot.desc("ts")`,
     `ascot.column("ts", nulls="first")`. The batches of a file have the columns of its layout.
 
-    An Arrow source is written to a file only as the records of a layout: a column of integers, floats, text or
-    fixed-size binary, or the fields of `ascot.Fixed(length, fields={...})`. `ascot.flow` writes its sorted batches as
-    CSV with a header.
+    An Arrow source is written to a file or a view as the records of a layout: a column of integers, floats, text or
+    fixed-size binary, the fields of `ascot.Fixed(length, fields={...})`, or CSV with a header. For CSV and for lines
+    with a header it is written to a file in `temp` first.
 
-    `key` is a key or a list of keys, and `layout` describes the
-    records (see `ascot.layouts`); without one, files named `.csv` or `.tsv` have a header and are ordered by
-    columns if there is a key, and all others are lines. `unique` keeps the first of records with equal keys,
-    `stable` keeps the order of the input for equal keys, `top` keeps the first records. With `parts`, `to` is a
-    pattern such as `part-{:03}`, and each part has a range of keys. `method` is `auto`, `merge` or `distribute`.
+    `key` is a key or a list of keys, and `layout` describes the records (see `ascot.layouts`); without one, files
+    named `.csv` or `.tsv` have a header and are ordered by columns if there is a key, and all others are lines.
+    `unique` keeps the first of records with equal keys, `stable` keeps the order of the input for equal keys, `top`
+    keeps the first records. With `parts`, `to` is a pattern such as `part-{:03}`, and each part has a range of keys.
+    `method` is `auto`, `merge` or `distribute`.
 
     `settings` are the arguments that all jobs have: `memory` (the cap), `temp` (directories for spills), `threads`,
     `fan_in`, `compress`, `volume`, `any_format` and `progress`. `ascot.Settings` describes them.
@@ -187,6 +188,8 @@ def sort(
     request.set_method(method)
     if streams:
         return request.stream(column_keys(key, reverse) if request.files.batches else [])
+    if request.files.batches and request.has_headers():
+        request.write_batches(directory if to is None else output_path(to))
     if directory is None:
         return request.write(to, number, request.sorting(None))
     return request.run(request.sorting(directory), [directory])
@@ -238,7 +241,7 @@ def merge(
     request.set_rows(unique, top, stable=stable)
     request.set(merge=True)
     if request.has_headers():
-        request.write_batches(to)
+        request.write_batches(output_path(to))
     return request.write(to, None, request.sorting(None))
 
 
@@ -267,7 +270,7 @@ def reshape(
     request.reshape(by, by_key)
     number = arguments.count("parts", parts, least=1)
     if by == "range" or request.has_headers():
-        request.write_batches(to)
+        request.write_batches(output_path(to))
     return request.write(to, number, request.sorting(None))
 
 
@@ -305,7 +308,7 @@ def split(
     number = arguments.count("parts", parts, least=1)
     samples = rule == "size" or (rule == "range" and boundaries is None)
     if samples or request.has_headers():
-        request.write_batches(to)
+        request.write_batches(output_path(to))
     return request.write(to, number, request.splitting(rule))
 
 
@@ -344,9 +347,7 @@ class Request:
         inputs = self.files.files
         if self.files.batches and layout is None:
             raise InvalidRequest(
-                "a file of batches needs a layout, such as layout=ascot.Integers('u64')\n"
-                "  CSV with a header is written by a flow: ascot.flow([ascot.sort(batches, key=...)], [FILE], "
-                "lambda inputs: ((0, batch) for batch in inputs[0]))"
+                "a file of batches needs a layout, such as layout=ascot.Csv() or layout=ascot.Integers('u64')"
             )
         self.layout = _layout_for(inputs, layout, key)
         self.progress = checked(settings.get("progress"))
@@ -428,12 +429,11 @@ class Request:
         """Whether the records are looked at beforehand, as those of CSV and of lines with a header are."""
         return isinstance(self.layout, Csv) or (isinstance(self.layout, Lines) and self.layout.header)
 
-    def write_batches(self, to: PathLike) -> None:
-        """Writes the batches to files without a name, for a job that looks into its inputs and writes `to`."""
+    def write_batches(self, output: Any) -> None:
+        """Writes the batches to files that lose their names, for a job that looks into its inputs."""
         from ascot.flows import flow
 
-        usual = [os.environ.get("ASCOT_TMPDIR"), os.environ.get("TMPDIR"), os.path.dirname(self.output(to)), "."]
-        directory = next(one for one in [*self.options["temp"], *usual] if one)
+        directory = os.fspath(_native.spill_directories(output, self.options["temp"])[0])
         shared = ("memory", "threads", "volume", "any_format")
         settings: dict[str, Any] = {name: self.options[name] for name in shared}
 
@@ -462,7 +462,8 @@ class Request:
 
     def write(self, to: Any, parts: int | None, work: Callable[..., Any]) -> Job:
         """Runs `work`, which writes the file `to`, or several files of this pattern."""
-        return self.run(work, [self.output(to, parts)])
+        path = self.output(to, parts)
+        return self.run(work, [path] if parts is None else [_part(path, number) for number in range(parts)])
 
     def run(self, work: Callable[..., Any], outputs: Sequence[str]) -> Job:
         """Runs `work` with the options and a function for progress."""
@@ -470,6 +471,13 @@ class Request:
             told, text, warnings = work(self.options, report)
         warn(warnings)
         return Job(told, text, outputs)
+
+
+def _part(pattern: str, number: int) -> str:
+    """The name of a part: `{}` or `{:05}` in the name of the file stands for its number."""
+    folder, name = os.path.split(pattern)
+    field = re.compile(r"\{(?::(\d+))?\}")
+    return os.path.join(folder, field.sub(lambda found: format(number, found[1] or ""), name, count=1))
 
 
 def _written(told: str) -> list[str]:

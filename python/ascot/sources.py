@@ -6,6 +6,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -123,9 +124,12 @@ class Sources:
         batches, self.batches = self.batches, []
         for place in [place for place, file in enumerate(self.files) if file is None]:
             path = os.path.join(directory, BATCHES_FILE + os.urandom(8).hex())
-            write(batches.pop(0), path)
-            number = self._owned(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            os.unlink(path)
+            try:
+                write(batches.pop(0), path)
+                number = self._owned(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(path)
             self.files[place] = self._names.add(number, "the batches")
 
     def add_bytes(self, view: memoryview) -> None:

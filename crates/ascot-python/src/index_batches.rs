@@ -13,7 +13,8 @@ use pyo3::prelude::*;
 
 use crate::arrow::{Batch, BatchReader, BatchStream};
 use crate::errors::{Failure, Result};
-use crate::indexes::{Column, Index, answered};
+use crate::index_columns::Column;
+use crate::indexes::{Index, answered};
 use crate::running::PAUSE;
 
 /// Records and bytes of keys and values after which a batch is complete.

@@ -8,6 +8,7 @@
 //!   cluster            chunks, batches and partitions of a sort on a cluster
 //!   cluster_connections  batches between its nodes
 //!   views, indexes     open views and indexed directories; `view_batches` and `index_batches` give them as Arrow
+//!   index_writer       writers of indexed directories; `index_columns` has their keys and values
 //!   arrow              Python objects as Arrow batches, and batches as Python objects
 //!   lab, traces        studies, and the I/O of programs, whose results are tables
 //!   running            a job on a thread of its own: the interpreter is released, signals and progress are polled
@@ -23,6 +24,8 @@ mod cluster_plans;
 mod cluster_pull;
 mod errors;
 mod index_batches;
+mod index_columns;
+mod index_writer;
 mod indexes;
 mod jobs;
 mod lab;
@@ -63,13 +66,17 @@ mod _native {
     #[pymodule_export]
     use super::index_batches::{index_get, index_range};
     #[pymodule_export]
-    use super::indexes::{Batches, Index, IndexWriter, open_index, open_writer};
+    use super::index_writer::{IndexWriter, open_writer};
+    #[pymodule_export]
+    use super::indexes::{Batches, Index, open_index};
     #[pymodule_export]
     use super::jobs::{explain, make_view, resume, sort, split};
     #[pymodule_export]
     use super::lab::{lab_disk, lab_net, lab_sorts, lab_streams, read_lab_sorts, read_lab_streams};
     #[pymodule_export]
     use super::plans::{plan, probe, simulate};
+    #[pymodule_export]
+    use super::request::spill_directories;
     #[pymodule_export]
     use super::running::stop_all;
     #[pymodule_export]

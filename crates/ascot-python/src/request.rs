@@ -12,6 +12,7 @@ use ascot_model::size;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{CsvKeySpec, KeyDef, KeyFlags, KeyOptions, parse_csv_keys, parse_range_keys};
 use ascot_record::layout::Layout;
+use ascot_sort::plan::volumes::environment_temp_dirs;
 use ascot_sort::request::{InputChecks, Parts, Route, RouteBy, SplitBy};
 use ascot_sort::resources::control_group::{GroupMemory, lowered};
 use ascot_sort::{
@@ -375,6 +376,15 @@ pub fn at_least(argument: &str, number: Option<usize>, min: usize) -> Result<Opt
         }
         number => Ok(number),
     }
+}
+
+/// The directories for spills of a job that writes `output` and was given those of `temp`.
+#[pyfunction]
+pub fn spill_directories(output: PathBuf, temp: Vec<PathBuf>) -> Vec<PathBuf> {
+    let usual = environment_temp_dirs().into_iter();
+    let beside = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let lists = std::iter::once(temp).chain(usual).find(|dirs| !dirs.is_empty());
+    lists.unwrap_or_else(|| vec![beside.to_path_buf()])
 }
 
 /// The rule of a split.

@@ -247,13 +247,18 @@ impl Layout {
 
     /// Refuses keys and values whose lengths differ from the directory's fixed lengths.
     pub fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.check_key(key)?;
+        self.check_lengths(key.len(), value.len())
+    }
+
+    /// Refuses lengths of keys and values that differ from the directory's fixed lengths.
+    pub fn check_lengths(&self, key: usize, value: usize) -> Result<()> {
+        self.check_key_length(key)?;
         match self.value_bytes {
-            Some(bytes) if bytes as usize != value.len() => {
-                Err(IndexError::Length { what: "value", got: value.len(), expected: bytes as usize })
+            Some(bytes) if bytes as usize != value => {
+                Err(IndexError::Length { what: "value", got: value, expected: bytes as usize })
             }
-            _ if value.len() as u64 > u64::from(u32::MAX) => {
-                Err(IndexError::TooLong { what: "value", got: value.len() as u64, max: u64::from(u32::MAX) })
+            _ if value as u64 > u64::from(u32::MAX) => {
+                Err(IndexError::TooLong { what: "value", got: value as u64, max: u64::from(u32::MAX) })
             }
             _ => Ok(()),
         }
@@ -261,12 +266,16 @@ impl Layout {
 
     /// Refuses keys whose length differs from the directory's fixed length.
     pub fn check_key(&self, key: &[u8]) -> Result<()> {
+        self.check_key_length(key.len())
+    }
+
+    fn check_key_length(&self, key: usize) -> Result<()> {
         match self.key_bytes {
-            Some(bytes) if bytes as usize != key.len() => {
-                Err(IndexError::Length { what: "key", got: key.len(), expected: bytes as usize })
+            Some(bytes) if bytes as usize != key => {
+                Err(IndexError::Length { what: "key", got: key, expected: bytes as usize })
             }
-            _ if key.len() > KEY_MAX => {
-                Err(IndexError::TooLong { what: "key", got: key.len() as u64, max: KEY_MAX as u64 })
+            _ if key > KEY_MAX => {
+                Err(IndexError::TooLong { what: "key", got: key as u64, max: KEY_MAX as u64 })
             }
             _ => Ok(()),
         }

@@ -127,7 +127,7 @@ impl StreamEnd {
 impl StreamEnd {
     /// Whether it is gone.
     #[getter]
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
     }
 }
@@ -179,11 +179,16 @@ impl BatchStream {
         self.process != process::id()
     }
 
+    /// Whether this thread reads a batch now: its source or the handler of a signal calls.
+    fn reads_here(&self) -> bool {
+        *self.reads.lock().unpoisoned() == Some(thread::current().id())
+    }
+
     fn read(&self, look: &mut dyn FnMut() -> PyResult<()>) -> Result<Option<RecordBatch>> {
-        let own = thread::current().id();
-        if *self.reads.lock().unpoisoned() == Some(own) {
-            return Err(used("the source of these batches reads them itself"));
+        if self.reads_here() {
+            return Err(used(READS_ITSELF));
         }
+        let own = thread::current().id();
         let mut state = self.reader.lock().unpoisoned();
         let reader = match &mut *state {
             State::Open(reader) => reader,
@@ -209,6 +214,7 @@ impl BatchStream {
     }
 }
 
+const READS_ITSELF: &str = "the source of these batches reads them itself";
 const CLOSED: &str = "the batches are closed";
 
 fn used(text: &str) -> Failure {
@@ -251,6 +257,9 @@ impl BatchStream {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         drop(requested_schema);
+        if self.reads_here() {
+            return Err(used(READS_ITSELF).into());
+        }
         let taken = py.detach(|| std::mem::replace(&mut *self.reader.lock().unpoisoned(), State::HandedOver));
         let reader = match taken {
             State::Open(reader) => Some(reader),
@@ -275,6 +284,10 @@ impl BatchStream {
         py.detach(|| {
             self.closed.store(true, Ordering::Release);
             self.cancel.cancel();
+            if self.reads_here() {
+                // The read ends, and closes it.
+                return;
+            }
             let mut state = self.reader.lock().unpoisoned();
             if let State::Open(_) = &*state {
                 *state = State::Closed;

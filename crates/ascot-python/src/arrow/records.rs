@@ -44,8 +44,7 @@ impl Encoding {
         }
         if let Layout::Csv { .. } = layout {
             return Err(Failure::Request(
-                "Arrow batches become CSV in a flow only\n  ascot.flow([BATCHES], [FILE], lambda inputs: ((0, batch) \
-                 for batch in inputs[0])) writes them with a header; they may be sorted: ascot.sort(batches, key=...)"
+                "Arrow batches have no rows of CSV\n  leave out layout=, and name their columns with key="
                     .into(),
             ));
         }

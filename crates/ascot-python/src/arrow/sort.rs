@@ -6,7 +6,6 @@ use std::sync::Arc;
 use ascot_columns::{BatchLimits, Encoder};
 use ascot_io::ProgramStreams;
 use ascot_model::report::Report;
-use ascot_record::layout::Layout;
 use ascot_sort::plan::budget::{MIN_MEMORY_BYTES, default_memory};
 use ascot_sort::request::SplitBy;
 use ascot_sort::{Cancel, Input, Keys, Output, RunOptions, SortError, SortRequest, Writes};
@@ -162,14 +161,6 @@ pub fn run_on_batches(
 ) -> PyResult<Told> {
     let records = options.records.records()?;
     let layout = records.layout;
-    if records.header && matches!(layout, Layout::Lines { .. }) {
-        return Err(Failure::Request(
-            "Arrow batches have no header line to keep\n  leave out header=True, or pass the batches to \
-             ascot.flow, which writes the name of their column first"
-                .into(),
-        )
-        .into());
-    }
     let encoded = sources.iter().map(|source| {
         let source = Source::new(source)?;
         let encoding = Encoding::of_file(layout, arrow.fields(layout)?, source.schema())?;
