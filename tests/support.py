@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -116,6 +117,16 @@ def assert_acts_within_200_ms(attempt):
         times.append(attempt())
         assert times[-1] < 1, times
     assert times[-1] < 0.2, times
+
+
+def seconds_until_stopped(script):
+    """Runs a script that prints the seconds from Ctrl-C to its end, and a list of what is left, which is empty."""
+    command = [sys.executable, "-c", textwrap.dedent(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    took, left = done.stdout.split(maxsplit=1)
+    assert left.strip() == "[]", left
+    return float(took)
 
 
 def leftovers(directory):

@@ -176,3 +176,34 @@ def test_ctrl_c_does_not_wait_for_long_lists_or_other_threads(call, disk):
         return float(done.stdout)
 
     assert_acts_within_200_ms(attempt)
+
+
+def test_a_writer_whose_close_fails_is_closed(disk):
+    """Another writer may go on with the directory, and the memory of the session is back."""
+    script = """
+        import resource, signal, sys
+        import ascot
+
+        session = ascot.Session(memory="128MiB")
+        writer = session.run(ascot.index.writer, sys.argv[1], mode="append", key_bytes=8)
+        writer.append([number.to_bytes(8, "big") for number in range(20_000)], [bytes(100)] * 20_000)
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, limits[1]))
+        try:
+            writer.close()
+            sys.exit("it was written")
+        except ascot.errors.FileError:
+            pass
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert session.free == session.memory
+        with ascot.index.writer(sys.argv[1], mode="append") as other:
+            other.append([bytes(8)], [b"again"])
+        writer.close()
+        assert ascot.index.open(sys.argv[1]).epochs == 2
+    """
+    with ascot.index.writer(disk / "run.dir", key_bytes=8) as writer:
+        writer.append([bytes(8)], [b"once"])
+    command = [sys.executable, "-c", textwrap.dedent(script), disk / "run.dir"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -26,6 +26,7 @@ from ascot.sources import (
     Sources,
     batches_of,
     output_path,
+    part_path,
     sources_of,
 )
 
@@ -306,7 +307,7 @@ def _outputs_of(outputs: Any, parts: int | None) -> list[tuple[str, Any]]:
 
 
 def _parts(pattern: str, parts: int) -> list[str]:
-    paths = [pattern.format(number) for number in range(parts)]
+    paths = [part_path(pattern, number) for number in range(parts)]
     if len(set(paths)) < parts:
         raise InvalidRequest(f"{pattern}: a pattern has the number of a part, such as 'part-{{}}.csv'")
     return paths

@@ -7,7 +7,6 @@ stops the job, which removes its files, and raises KeyboardInterrupt.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypedDict, Unpack, overload
 
@@ -28,7 +27,17 @@ from ascot.layouts import (
 )
 from ascot.outcomes import Outcome
 from ascot.progress import ProgressLike, checked, reporter
-from ascot.sources import ArrowSource, PathLike, Source, SourceFile, Sources, output_path, sources_of, with_batches
+from ascot.sources import (
+    ArrowSource,
+    PathLike,
+    Source,
+    SourceFile,
+    Sources,
+    output_path,
+    part_path,
+    sources_of,
+    with_batches,
+)
 
 __all__ = ["Job", "Settings", "merge", "reshape", "resume", "sort", "split"]
 
@@ -291,8 +300,8 @@ def split(
     `by` is `range` (each part has a range of keys; the default with a key), `hash` (equal keys share a part) or
     `size` (equal bytes each, in the order of the input; the default without a key). `boundaries` is a file of
     records whose keys bound the ranges. Batches become records of the `layout`; for parts of equal bytes, for ranges
-    without `boundaries`, and for CSV they are written to a file in `temp` first. The other arguments are those of
-    `sort`, with the same `settings` (`ascot.Settings`).
+    without `boundaries`, for CSV, and for lines with a header they are written to a file in `temp` first. The other
+    arguments are those of `sort`, with the same `settings` (`ascot.Settings`).
 
     Raises the exceptions of `sort`.
 
@@ -463,7 +472,7 @@ class Request:
     def write(self, to: Any, parts: int | None, work: Callable[..., Any]) -> Job:
         """Runs `work`, which writes the file `to`, or several files of this pattern."""
         path = self.output(to, parts)
-        return self.run(work, [path] if parts is None else [_part(path, number) for number in range(parts)])
+        return self.run(work, [path] if parts is None else [part_path(path, number) for number in range(parts)])
 
     def run(self, work: Callable[..., Any], outputs: Sequence[str]) -> Job:
         """Runs `work` with the options and a function for progress."""
@@ -471,13 +480,6 @@ class Request:
             told, text, warnings = work(self.options, report)
         warn(warnings)
         return Job(told, text, outputs)
-
-
-def _part(pattern: str, number: int) -> str:
-    """The name of a part: `{}` or `{:05}` in the name of the file stands for its number."""
-    folder, name = os.path.split(pattern)
-    field = re.compile(r"\{(?::(\d+))?\}")
-    return os.path.join(folder, field.sub(lambda found: format(number, found[1] or ""), name, count=1))
 
 
 def _written(told: str) -> list[str]:

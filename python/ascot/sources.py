@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +25,7 @@ __all__ = [
     "Sources",
     "batches_of",
     "output_path",
+    "part_path",
     "sources_of",
     "with_batches",
 ]
@@ -120,7 +122,7 @@ class Sources:
         self.batches.append(batches)
 
     def write_batches(self, directory: str, write: Callable[[Any, str], object]) -> None:
-        """Replaces batches by files without a name in `directory`; `write` writes the records of some to a file."""
+        """Replaces batches by files in `directory` that lose their names; `write` writes some to a file."""
         batches, self.batches = self.batches, []
         for place in [place for place, file in enumerate(self.files) if file is None]:
             path = os.path.join(directory, BATCHES_FILE + os.urandom(8).hex())
@@ -335,6 +337,13 @@ def output_path(
 
         raise SchemaMismatch(f"{name}: Ascot does not write Parquet\n  {remedy}", file=name)
     return name
+
+
+def part_path(pattern: str, number: int) -> str:
+    """The name of a part: `{}` or `{:05}` in the name of the file stands for its number."""
+    folder, name = os.path.split(pattern)
+    field = re.compile(r"\{(?::(\d+))?\}")
+    return os.path.join(folder, field.sub(lambda found: format(number, found[1] or ""), name, count=1))
 
 
 def _is_parquet(path: str) -> bool:

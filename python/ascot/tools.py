@@ -79,8 +79,9 @@ def check(
 ) -> Checked:
     """Counts the records of files that are one sequence, sums them up, and finds the first out of order.
 
-    `layout` is that of the files, by default lines. Of Arrow batches `key` names the columns that should order the
-    rows, and bytes and checksum are of an encoding of the rows; with a `layout` they are checked as records of it.
+    `layout` is that of the files, by default lines. For Arrow batches, `key` names the columns that should order the
+    rows, and `bytes` and `checksum` describe an encoding of the rows. With a `layout`, batches are checked as its
+    records.
 
     A directory stands for the files and views in it, in the order of their names, such as the output of
     `ascot.cluster.sort`. Views are merged as they are read. Raises FileMissing for a view whose files are not there.

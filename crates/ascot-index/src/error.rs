@@ -115,7 +115,7 @@ pub enum IndexError {
     /// The caller stopped the writer.
     #[error("the writer of {} was stopped: epochs that were complete stay", path.display())]
     Stopped {
-        /// The file that it was writing.
+        /// The directory.
         path: PathBuf,
     },
     /// The writer failed before and accepts no more records.

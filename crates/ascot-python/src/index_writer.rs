@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use ascot_index::write::discard;
-use ascot_index::{DirectoryWriter, Layout, LayoutRequest, Named, OpenMode, Opening, PartitionBy, Scheme};
+use ascot_index::{
+    DirectoryWriter, IndexError, Layout, LayoutRequest, Named, OpenMode, Opening, PartitionBy, Scheme,
+};
 use ascot_io::{Disk, Unpoisoned};
 use ascot_sort::Cancel;
 use pyo3::prelude::*;
@@ -68,7 +70,7 @@ struct Shared {
     writer: Mutex<Option<Open>>,
     /// Number of complete epochs.
     epochs: AtomicU64,
-    /// On once an exception has interrupted a call, or the interpreter ends.
+    /// On once an exception has interrupted a call, the writer is abandoned, or the interpreter ends.
     stop: Cancel,
     /// Of a new directory: its path, and whether it was made for it.
     new: Option<(PathBuf, bool)>,
@@ -182,11 +184,13 @@ impl IndexWriter {
         let step = keys.rows_at_once().min(values.rows_at_once());
         for first in (0..count).step_by(step) {
             let last = (first + step).min(count);
-            self.append_rows(py, keys.rows(py, first, last)?, values.rows(py, first, last)?)?;
-            if last < count {
-                // A part of the rows is no epoch to go on with.
-                py.check_signals().inspect_err(|_| py.detach(|| self.shared.stop()))?;
+            // A part of the rows is no epoch to go on with.
+            let stop = |_: &PyErr| py.detach(|| self.shared.stop());
+            if first > 0 {
+                py.check_signals().inspect_err(stop)?;
             }
+            let rows = |column: &Column<'_>| column.rows(py, first, last).inspect_err(stop);
+            self.append_rows(py, rows(&keys)?, rows(&values)?)?;
         }
         Ok(count)
     }
@@ -223,11 +227,11 @@ impl IndexWriter {
     /// Closes the directory. Records since the last epoch become an epoch.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.aside(py, |open| {
-            if let Some(open) = open {
-                open.writer.end_open_epoch()?;
-            }
-            // It is not stopped any more: all of it is durable.
-            open.take().map_or(Ok(()), |open| Ok(open.writer.close().map(drop)?))
+            let ended = open.as_mut().map_or(Ok(()), |open| open.writer.end_open_epoch());
+            // One that was stopped is abandoned, any other is closed.
+            let closed = if matches!(ended, Err(IndexError::Stopped { .. })) { None } else { open.take() };
+            ended?;
+            closed.map_or(Ok(()), |open| Ok(open.writer.close().map(drop)?))
         })
     }
 

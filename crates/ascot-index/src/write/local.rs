@@ -189,7 +189,7 @@ impl LocalWriter {
 
     /// Once `flag` is set, the logs take nothing more, and calls fail with [`IndexError::Stopped`].
     pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
-        self.logs.stop_when(flag);
+        self.logs.stop_when(flag, &self.directory);
     }
 
     /// Flushes buffers that are at least half full to tables; returns whether there was one.

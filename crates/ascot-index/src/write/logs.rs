@@ -39,11 +39,16 @@ pub struct LogNumber(pub usize);
 /// All log files of a process.
 pub struct Logs {
     bowtie: Bowtie<Reader, Writer>,
-    paths: Vec<PathBuf>,
     ends: Vec<u64>,
-    stop: Option<Arc<AtomicBool>>,
+    stop: Option<Stop>,
     /// The files again, locked.
     _locks: Vec<File>,
+}
+
+/// What stops a writer, and the directory for the error.
+struct Stop {
+    flag: Arc<AtomicBool>,
+    directory: PathBuf,
 }
 
 impl Logs {
@@ -60,18 +65,12 @@ impl Logs {
         let few = |_| IndexError::Request("a writer's memory is too small for its files".into());
         let bowtie = Bowtie::from_outputs(files, blocks, Box::new(FewestHeld)).map_err(few)?;
         let bowtie = bowtie.observing(disk.ledger(), "append");
-        Ok(Self {
-            bowtie,
-            paths: specs.iter().map(|spec| spec.path.clone()).collect(),
-            ends: specs.iter().map(|spec| spec.start).collect(),
-            stop: None,
-            _locks: locks,
-        })
+        Ok(Self { bowtie, ends: specs.iter().map(|spec| spec.start).collect(), stop: None, _locks: locks })
     }
 
-    /// Once `flag` is set, nothing more is appended.
-    pub fn stop_when(&mut self, flag: Arc<AtomicBool>) {
-        self.stop = Some(flag);
+    /// Once `flag` is set, nothing more is appended to these logs of `directory`.
+    pub fn stop_when(&mut self, flag: Arc<AtomicBool>, directory: &Path) {
+        self.stop = Some(Stop { flag, directory: directory.to_path_buf() });
     }
 
     /// The end of `log`, bytes.
@@ -84,8 +83,10 @@ impl Logs {
     /// # Errors
     /// [`IndexError::Stopped`] once the flag is set; those of the volume.
     pub fn append(&mut self, log: LogNumber, bytes: &[u8]) -> Result<()> {
-        if self.stop.as_ref().is_some_and(|stop| stop.load(Relaxed)) {
-            return Err(IndexError::Stopped { path: self.paths[log.0].clone() });
+        if let Some(Stop { flag, directory }) = &self.stop
+            && flag.load(Relaxed)
+        {
+            return Err(IndexError::Stopped { path: directory.clone() });
         }
         self.bowtie.write_all(log.0, bytes)?;
         self.ends[log.0] += bytes.len() as u64;

@@ -2,9 +2,9 @@
 //!
 //! A library may hold the interpreter in one thread and wait here in another one, so only the main thread of the
 //! process looks at signals: Python runs their handlers there and nowhere else. C functions cannot raise the exception
-//! of a handler, such as `KeyboardInterrupt`: the library gets an error with its text, and raises one of its own. To
-//! raise the exception itself afterwards would skip the cleanup of the program, whose `finally` and `with` blocks run
-//! first.
+//! of a handler, such as `KeyboardInterrupt`: the library gets an error with its text, and raises one of its own.
+//! Raising the exception itself afterwards, by a pending call, would interrupt the `finally` and `with` blocks that run
+//! next, and skip the cleanup of the program.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process;
