@@ -57,14 +57,15 @@ def disk_directory():
 @pytest.fixture
 def disk(request):
     """An empty directory on disk, removed after the test."""
-    with tempfile.TemporaryDirectory(prefix="t-", dir=disk_directory()) as path:
+    # No hyphen: a message with the path would seem to name an option.
+    with tempfile.TemporaryDirectory(prefix="t_", dir=disk_directory()) as path:
         yield Path(path)
 
 
 @pytest.fixture(scope="module")
 def module_disk():
     """The same, shared by the tests of a file."""
-    path = Path(tempfile.mkdtemp(prefix="m-", dir=disk_directory()))
+    path = Path(tempfile.mkdtemp(prefix="m_", dir=disk_directory()))
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
@@ -75,7 +76,7 @@ def machines():
     # Only tests that need a cluster load Ray.
     from ray_machines import started
 
-    directory = tempfile.mkdtemp(prefix="c-", dir=disk_directory())
+    directory = tempfile.mkdtemp(prefix="c_", dir=disk_directory())
     with started(directory) as found:
         yield found
     shutil.rmtree(directory, ignore_errors=True)

@@ -135,6 +135,21 @@ def test_batches_become_csv_with_a_header(disk):
     assert len({polars.read_csv(disk / f"name-{number}.csv")["name"][0] for number in range(5)}) == 5
 
 
+@pytest.mark.parametrize("job", ["sort", "merge", "split", "reshape"])
+def test_batches_without_rows_keep_their_header(job, disk):
+    """A table without rows has no batches, and columns nevertheless."""
+    table, csv = PEOPLE.clear(), ascot.Csv(header=True)
+    jobs = {
+        "sort": lambda: ascot.sort(table, to=disk / "0", key="age", layout=csv),
+        "merge": lambda: ascot.merge([table, pyarrow.table(table)], to=disk / "0", key="age", layout=csv),
+        "split": lambda: ascot.split(table, to=disk / "{}", parts=2, layout=csv),
+        "reshape": lambda: ascot.reshape([table], to=disk / "{}", parts=2, key="age", layout=csv),
+    }
+    jobs[job]()
+    found = {name: (disk / name).read_bytes() for name in leftovers(disk)}
+    assert found == dict.fromkeys(["0", "1"] if job in ("split", "reshape") else ["0"], b"name,age\n")
+
+
 def test_lines_keep_a_header(disk):
     names = [pyarrow.table({"name": ["a", "c"]}), pyarrow.table({"name": ["b"]})]
     ascot.merge(names, layout=ascot.Lines(header=True), to=disk / "lines")

@@ -440,7 +440,7 @@ class Request:
 
     def write_batches(self, output: Any) -> None:
         """Writes the batches to files that lose their names, for a job that looks into its inputs."""
-        from ascot.flows import flow
+        from ascot.flows import copied, flow
 
         directory = os.fspath(_native.spill_directories(output, self.options["temp"])[0])
         shared = ("memory", "threads", "volume", "any_format")
@@ -450,7 +450,7 @@ class Request:
             flow(
                 [batches],
                 [path],
-                lambda inputs: ((0, batch) for batch in inputs[0]),
+                copied,
                 output_layout=self.layout,
                 progress=self.progress,
                 **settings,

@@ -271,6 +271,11 @@ impl BatchStream {
         stream_capsule(py, Box::new(handed))
     }
 
+    /// A batch of these columns without rows.
+    fn without_rows(&self) -> Batch {
+        Batch::new(RecordBatch::new_empty(SchemaRef::clone(&self.schema)))
+    }
+
     /// Tells whether the stream has ended, also if another library reads it.
     fn end(&self) -> StreamEnd {
         self.end.clone()
