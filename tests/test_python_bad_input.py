@@ -384,7 +384,7 @@ VIEW_USES = [
 ]  # fmt: skip
 PART_USES = [bytes, lambda part: part.open(), lambda part: part.batches(), lambda part: part.write("w")]
 INDEX_USES = [
-    lambda index: index.get([b"aaaa"]), lambda index: index.get_batch([b"aaaa"]), lambda index: list(index.range()),
+    lambda index: index.get([b"aaaa"]), lambda index: index.get_batch([b"aaaa"]), lambda index: index.range(),
     lambda index: index.batches(), lambda index: index.epochs, lambda index: index.manifest,
     lambda index: index.__enter__(),
 ]  # fmt: skip

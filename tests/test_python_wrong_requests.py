@@ -88,3 +88,19 @@ def test_a_new_index_without_an_epoch_is_removed_by_an_error(disk):
         raise ZeroDivisionError
     with ascot.index.open(disk / "index") as index:
         assert index.epochs == 1
+
+
+def test_fields_that_share_bytes_are_refused():
+    with pytest.raises(errors.InvalidRequest, match="fields 'b', bytes 2 to 6, and 'c', bytes 4 to 8, overlap"):
+        ascot.Fixed(8, fields={"c": (4, "u32"), "a": (0, "u16"), "b": (2, "u32")})
+
+
+def test_a_range_of_an_index_is_checked_when_it_is_asked_for(disk):
+    with ascot.index.writer(disk / "index", key_bytes=4) as writer:
+        writer.append([b"aaaa"], [b"1"])
+    with ascot.index.open(disk / "index") as index:
+        with pytest.raises(TypeError, match="a key is bytes, not text"):
+            index.range("a")
+        with pytest.raises(TypeError, match="epoch"):
+            index.range(epoch="a")
+        assert [record.key for record in index.range()] == [b"aaaa"]

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from ascot import _native, arguments
 from ascot.batches import Batch, Batches
-from ascot.leases import Leased
+from ascot.leases import Lease, Leased
 from ascot.sources import PathLike
 
 __all__ = ["Index", "Record", "Writer", "open", "writer"]
@@ -128,8 +128,13 @@ class Index(Leased[_native.Index]):
         Keys are compared by their bytes. The records are read while the iterator is used, which raises Damaged and
         MemoryLimit.
         """
-        native, _lease = self._open(), self._lease
-        for batch in native.range(_key("start", start) or b"", _key("stop", stop), _epoch(epoch)):
+        native = self._open()
+        found = native.range(_key("start", start) or b"", _key("stop", stop), _epoch(epoch))
+        return self._records(native, found, self._lease)
+
+    def _records(self, native: _native.Index, found: _native.Batches, _lease: Lease | None) -> Iterator[Record]:
+        """The records that were found, while the iterator holds the lease."""
+        for batch in found:
             for record in batch:
                 yield Record(*record)
         self._warn(native)

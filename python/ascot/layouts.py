@@ -16,6 +16,7 @@ Fixed(100)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 from ascot import arguments
@@ -409,6 +410,7 @@ _FIELD_TYPES = ("u8", "u16", "u32", "u64", "i8", "i16", "i32", "i64", "f32", "f6
 def _fields(fields: Any, length: int) -> dict[str, tuple[int, str]]:
     places = fields.items() if isinstance(fields, Mapping) else [(None, None)]
     found: dict[str, tuple[int, str]] = {}
+    ends: dict[str, int] = {}
     for name, place in places:
         start, type = place if isinstance(place, tuple) and len(place) == 2 else (None, None)
         if not (isinstance(name, str) and isinstance(start, int) and isinstance(type, str)):
@@ -423,7 +425,18 @@ def _fields(fields: Any, length: int) -> dict[str, tuple[int, str]]:
             place = f"bytes {start} to {start + size}"
             raise InvalidRequest(f"field {name!r}, {place}, extends beyond the record of {length} bytes")
         found[name] = (start, type)
+        ends[name] = start + size
+    _refuse_overlap(found, ends)
     return found
+
+
+def _refuse_overlap(fields: Mapping[str, tuple[int, str]], ends: Mapping[str, int]) -> None:
+    """Raises InvalidRequest for fields that share bytes: a record could not have the values of both."""
+    names = sorted(fields, key=lambda name: fields[name][0])
+    for name, after in pairwise(names):
+        if fields[after][0] < ends[name]:
+            both = (f"{one!r}, bytes {fields[one][0]} to {ends[one]}," for one in (name, after))
+            raise InvalidRequest(f"fields {' and '.join(both)} overlap\n  leave one of them out")
 
 
 def _field_bytes(type: str) -> int | None:
