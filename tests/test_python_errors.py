@@ -1,10 +1,14 @@
 """Errors of the Python package: their classes, and texts that name what was given and what to give instead."""
 
 import array
+import copy
+import errno
 import gzip
 import io
 import mmap
 import os
+import pickle
+import socket
 import warnings
 from collections import deque
 
@@ -60,6 +64,18 @@ def sort_the_rest_of_a_file():
         ascot.sort(file, to="o")
 
 
+def sort_after_a_loop():
+    with open("in") as file:
+        next(file)
+        ascot.sort(file, to="o")
+
+
+def sort_a_socket():
+    for end in socket.socketpair():
+        with end:
+            ascot.sort(end, to="o")
+
+
 CSV = ascot.Csv()
 # Calls whose arguments contradict each other.
 INVALID = {
@@ -82,6 +98,8 @@ INVALID = {
     "no file": lambda: ascot.sort([], to="o"),
     "strided memory": lambda: ascot.sort(memoryview(b"abcd")[::2], to="o"),
     "file read before": sort_the_rest_of_a_file,
+    "file read by a loop": sort_after_a_loop,
+    "socket": sort_a_socket,
     "volume": lambda: ascot.sort("in", to="o", volume="frob"),
     "method": lambda: ascot.sort("in", to="o", method="frob"),
     "reverse flow": lambda: flow("in", "o", reverse=True),
@@ -220,6 +238,35 @@ def test_arrays_and_mapped_memory_are_bytes(made):
     assert (made / "o").read_text() == "a\nb\n"
 
 
+class Descriptor:
+    """An object that has nothing but a descriptor."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def fileno(self):
+        return self.number
+
+
+def test_a_descriptor_alone_is_read_as_a_pipe(made):
+    ours, theirs = os.pipe()
+    os.write(theirs, b"b\na\n")
+    os.close(theirs)
+    try:
+        ascot.sort(Descriptor(ours), to="o")
+    finally:
+        os.close(ours)
+    assert (made / "o").read_text() == "a\nb\n"
+
+
+def test_a_file_whose_position_is_not_known_names_the_loop():
+    with pytest.raises(InvalidRequest, match="read by a loop: open it again, or name it") as caught:
+        sort_after_a_loop()
+    assert isinstance(caught.value.__cause__, OSError)
+    with pytest.raises(InvalidRequest, match=r"source is a socket, .*\n  write what it receives to a file"):
+        sort_a_socket()
+
+
 class Capsule:
     def __init__(self, result):
         self.result = result
@@ -278,6 +325,12 @@ def test_open_files_and_bytes_have_names():
         ascot.merge([file], to="o")
 
 
+def test_a_check_of_batches_says_what_it_needs():
+    for key in (None, []):
+        with pytest.raises(InvalidRequest, match=r"a check of batches needs the columns .*, such as key='id'"):
+            ascot.check(TABLE, key=key)
+
+
 def test_a_volume_that_is_not_known_has_the_name_of_its_argument():
     with pytest.raises(InvalidRequest, match="volume='frob': there is no profile frob\n"):
         ascot.sort("in", to="o", volume="frob")
@@ -307,6 +360,26 @@ def test_a_directory_has_a_remedy_in_words_of_python(name, made):
     with pytest.raises(FileError, match=f": Is a directory\n  {remedy}") as caught:
         call()
     assert "os error" not in str(caught.value)
+
+
+class Mine(FileError):
+    """An exception of a program, with arguments of its own."""
+
+    def __init__(self, path, *, hint):
+        super().__init__(f"{path}: mine", filename=path, errno=errno.EIO)
+        self.hint = hint
+
+
+def test_copies_of_exceptions_are_equal(made):
+    (made / "empty").mkdir(exist_ok=True)
+    with pytest.raises(FileError) as caught:
+        ascot.sort("empty", to="o")
+    assert caught.value.strerror == os.strerror(errno.EISDIR)
+    for error in (caught.value, Mine("a", hint="b"), InvalidRequest("wrong")):
+        for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+            assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
+            for name in ("errno", "filename", "strerror", "hint"):
+                assert getattr(again, name, None) == getattr(error, name, None)
 
 
 def test_what_is_no_indexed_directory_says_so():

@@ -78,11 +78,15 @@ def test_the_package_and_its_examples_are_typed(disk):
     wrong = "import ascot\nascot.sort('a', to='b', memori=1)\nascot.sort(1, to='b').report.frob\n"
     wrong += "ascot.flow('a', None, lambda inputs: inputs[0].frob)\n"
     (disk / "wrong.py").write_text(wrong)
+    right = "import ascot\nfile = open('a', 'rb')\n"
+    right += "ascot.sort([file, file], to='o')\nascot.sort([b'x', b'y'], to='o')\nascot.check([b'x', b'y'])\n"
+    right += "ascot.plan.merge([b'x', 'y', file])\nascot.plan.sort([file, file])\n"
+    (disk / "right.py").write_text(right)
     check = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(disk / "cache")]
     done = subprocess.run([*check, "-p", "ascot"], capture_output=True, text=True, cwd=disk)
     assert done.returncode == 0, done.stdout
     names = [path.name for path in EXAMPLES]
-    done = subprocess.run([*check, *names, "wrong.py"], capture_output=True, text=True, cwd=disk)
+    done = subprocess.run([*check, *names, "right.py", "wrong.py"], capture_output=True, text=True, cwd=disk)
     found = set(re.findall(r"^(\w+\.py):\d+: error", done.stdout, re.MULTILINE))
     assert found == {"wrong.py"} and len(re.findall(r": error", done.stdout)) == 4, done.stdout
 

@@ -44,7 +44,10 @@ class AscotError(Exception):
     def __init__(self, message: str, **fields: Any) -> None:
         super().__init__(message)
         self.message = message
-        for name, value in {**self._fields, **fields}.items():
+        values = {**self._fields, **fields}
+        if values.get("errno") is not None:
+            values["strerror"] = _os.strerror(values["errno"])
+        for name, value in values.items():
             setattr(self, name, value)
 
     def __str__(self) -> str:
@@ -52,7 +55,7 @@ class AscotError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         fields = {name: getattr(self, name) for name in self._fields}
-        return make, (type(self).__name__, self.message, fields)
+        return _copied, (type(self), self.message, fields), vars(self)
 
 
 class InvalidRequest(AscotError, ValueError):
@@ -195,6 +198,13 @@ def warn(texts: list[str]) -> None:
         level, frame = level + 1, frame.f_back
     for text in texts:
         warnings.warn(in_python(text), AscotWarning, stacklevel=level)
+
+
+def _copied(kind: type[AscotError], message: str, fields: dict[str, Any]) -> AscotError:
+    """A copy of an exception: the text is whole, and a subclass may have other arguments."""
+    made = kind.__new__(kind, message)
+    AscotError.__init__(made, message, **fields)
+    return made
 
 
 def make(name: str, message: str, fields: dict[str, Any]) -> AscotError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
-Source: TypeAlias = "PathLike | Buffer | _OpenFile | Iterable[PathLike]"
+Source: TypeAlias = "PathLike | Buffer | _OpenFile | Iterable[PathLike | Buffer | _OpenFile]"
 
 
 class _OpenFile(Protocol):
@@ -110,7 +111,11 @@ class Sources:
         except (OSError, OverflowError):
             # A stream of Python, such as io.StringIO, or a closed file of the system.
             arguments.wrong_type(argument, file, "a path, an open file of the system or bytes")
-        position = file.tell() if file.seekable() else 0
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            raise InvalidRequest(
+                f"{argument} is a socket, which a job cannot open\n  write what it receives to a file, or to a pipe"
+            )
+        position = _position(file)
         if position:
             raise InvalidRequest(f"the file {file!r} was read up to byte {position}: seek(0) first, or name it")
         name = getattr(file, "name", None)
@@ -152,6 +157,19 @@ class Sources:
         """The descriptors, which the caller closes from now on."""
         found = [one.detach() for one in self._descriptors]
         return [number for one in found if one is not None for number in one[2]]
+
+
+def _position(file: Any) -> int:
+    """The position of an open file; 0 for one that has none, as a pipe."""
+    # An object may have no more than a descriptor.
+    if not hasattr(file, "seekable") or not file.seekable():
+        return 0
+    try:
+        position: int = file.tell()
+    except OSError as error:
+        # A loop reads ahead, so that the position of its line is not known.
+        raise InvalidRequest(f"the file {file!r} was read by a loop: open it again, or name it") from error
+    return position
 
 
 def batches_of(source: Any) -> Any:

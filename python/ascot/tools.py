@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from ascot import _native, arguments
-from ascot.layouts import KeyLike, LayoutLike, Lines, arrow_options, column_keys, layout_of, record_options
+from ascot.errors import InvalidRequest
+from ascot.layouts import KeyLike, LayoutLike, Lines, arrow_options, column_keys, keys_of, layout_of, record_options
 from ascot.open_files import named
 from ascot.progress import Progress, reporter
 from ascot.sources import ArrowSource, PathLike, Source, Sources, output_path, with_batches
@@ -112,6 +113,11 @@ def _checked(
 ) -> tuple[int, int, int, str, tuple[str, int, int | None] | None]:
     if files.batches and layout is None:
         arguments.flag("reverse", reverse)
+        if not keys_of(key):
+            raise InvalidRequest(
+                "a check of batches needs the columns that order them, such as key='id'\n"
+                "  or give the layout of their records"
+            )
         arrow = arrow_options(Lines(), column_keys(key, reverse))
         return _native.check_batches(files.batches[0], None, arrow, threads, report)
     described = layout_of("lines" if layout is None else layout)
