@@ -191,6 +191,8 @@ def test_views_of_csv_have_columns(disk):
     with ascot.view(disk / "v") as view:
         assert pyarrow.table(view).to_pylist() == [{"name": "b", "n": 2.0}, {"name": "a", "n": 10.0}]
         assert pyarrow.table(view[1:]).to_pylist() == [{"name": "a", "n": 10.0}]
+        # The key of another layout does not count.
+        assert pyarrow.table(view.batches(layout=ascot.Csv(key="n"))).schema.field("n").type == pyarrow.float64()
 
 
 @pytest.mark.parametrize("key_bytes", [4, None])
@@ -334,3 +336,21 @@ def test_batches_of_pyarrow_polars_and_pandas_share_an_output(disk):
     for wrong in (pyarrow.table({"s": [1], "n": [1]}), pyarrow.table({"s": ["p"], "n": [1.0]})):
         with pytest.raises(ascot.SchemaMismatch, match="another schema than the first: column"):
             ascot.flow([], [disk / "out.csv"], lambda inputs, wrong=wrong: [(0, made[0]), (0, wrong)])
+
+
+def test_csv_has_the_types_that_the_guide_names(disk):
+    kept = [
+        pyarrow.int8(), pyarrow.uint64(), pyarrow.float32(), pyarrow.float64(), pyarrow.decimal128(9, 1),
+        pyarrow.decimal256(50, 1), pyarrow.string(), pyarrow.string_view(), pyarrow.binary(), pyarrow.bool_(),
+        pyarrow.date32(), pyarrow.timestamp("ns"), pyarrow.dictionary(pyarrow.int8(), pyarrow.string()),
+    ]  # fmt: skip
+    refused = [
+        pyarrow.timestamp("us", "UTC"), pyarrow.time32("s"), pyarrow.time64("us"), pyarrow.duration("s"),
+        pyarrow.month_day_nano_interval(), pyarrow.float16(), pyarrow.decimal32(5, 1), pyarrow.decimal64(9, 1),
+        pyarrow.binary(1), pyarrow.list_(pyarrow.int8()), pyarrow.struct({"a": pyarrow.int8()}),
+        pyarrow.map_(pyarrow.string(), pyarrow.int8()),
+    ]  # fmt: skip
+    for of in kept + refused:
+        table, told = pyarrow.table({"c": pyarrow.nulls(2, of)}), pytest.raises(ascot.SchemaMismatch, match="no form")
+        with told if of in refused else contextlib.nullcontext():
+            ascot.sort(table, layout=ascot.Csv(), to=disk / "out.csv")

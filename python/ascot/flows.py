@@ -103,8 +103,8 @@ def flow(
     `layout` says how inputs are divided into records (see `ascot.layouts`), for all or as a list with one for each
     file; without one, files named `.csv` or `.tsv` are CSV, and all others are lines. `output_layout` is that of the
     outputs; without one, the name of the file decides, then `layout`. The columns are those that the guide lists for
-    each layout; CSV may have any columns of numbers, text, booleans, dates and times, and all batches of an output
-    have the same.
+    each layout, and all batches of an output have the same. CSV is written from numbers, text, booleans, dates and
+    timestamps, without the types that the guide lists under "Limits".
 
     `merge=True`, or `merge_by` with a key, merges sorted inputs into one ordered stream, the only input of `fn`;
     `reverse` says that they are in descending order. `alpha` is the share of bytes that is read, 0.01 to 0.99, with

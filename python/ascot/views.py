@@ -87,7 +87,8 @@ class View(Leased[_native.View]):
     def __getitem__(self, index: int | slice) -> Part:
         """The records of a slice with step 1, or one record.
 
-        Raises InvalidRequest for another step, and IndexError for a record that the view does not have.
+        Their place is looked up in the runs. Raises InvalidRequest for another step, IndexError for a record that the
+        view does not have, and Damaged.
         """
         native, count = self._open(), len(self)
         if isinstance(index, slice):
@@ -165,7 +166,10 @@ class View(Leased[_native.View]):
 
 
 class Part:
-    """Some records of a view, in sequence: the bytes from `start` to `stop`. Nothing is read before it is needed."""
+    """Some records of a view, in sequence: the bytes from `start` to `stop`.
+
+    The view has looked up in its runs where they begin and end. The records are read when they are needed.
+    """
 
     __slots__ = ("_records", "start", "stop", "view")
 
@@ -201,8 +205,9 @@ class Part:
         """The records as a stream of Arrow batches, merged while they are read.
 
         Their columns are those of a sorted file of this layout (`ascot.sort`). `layout` is the layout of the view
-        with named fields, or with `binary=True`. Raises InvalidRequest for another layout, and MemoryLimit. Reading
-        the stream raises Damaged, and SchemaMismatch for records that are not as described.
+        with named fields, or with `binary=True`. Its key does not count: the view has its own, which decides on the
+        types of the columns of CSV. Raises InvalidRequest for another layout, and MemoryLimit. Reading the stream
+        raises Damaged, and SchemaMismatch for records that are not as described.
 
         >>> import ascot, tempfile, pathlib
         >>> directory = pathlib.Path(tempfile.mkdtemp())
