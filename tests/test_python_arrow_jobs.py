@@ -229,7 +229,7 @@ def test_wrong_sources_and_layouts_are_named(disk):
         (lambda: ascot.split(text, layout=NUMBERS, by="hash", to=parts, parts=2), ValueError, "takes uint64"),
         (lambda: ascot.split(text, layout=NUMBERS, to=parts, parts=2), ValueError, r"^the batches: .*takes uint64"),
         (lambda: ascot.split(one, layout=NUMBERS, to=out, parts=2), ValueError, "no place for the number"),
-        (lambda: ascot.check(one), ValueError, "needs a key"),
+        (lambda: ascot.check(one), ValueError, "a check of batches needs the columns"),
         (lambda: ascot.check(one, key="w"), ValueError, r"no column 'w'\n.*: v"),
         (lambda: ascot.check(one, key="v", layout=ascot.Csv()), ValueError, "no rows of CSV"),
         (lambda: ascot.flow([one], [out], list, merge=True), ValueError, "merged inputs are sorted files"),

@@ -375,6 +375,7 @@ def test_copies_of_exceptions_are_equal(made):
     with pytest.raises(FileError) as caught:
         ascot.sort("empty", to="o")
     assert caught.value.strerror == os.strerror(errno.EISDIR)
+    assert FileError("x", errno="a library's own").strerror is None
     for error in (caught.value, Mine("a", hint="b"), InvalidRequest("wrong")):
         for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
             assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))

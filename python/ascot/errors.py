@@ -45,7 +45,8 @@ class AscotError(Exception):
         super().__init__(message)
         self.message = message
         values = {**self._fields, **fields}
-        if values.get("errno") is not None:
+        # Exceptions of other libraries may have something else there.
+        if isinstance(values.get("errno"), int):
             values["strerror"] = _os.strerror(values["errno"])
         for name, value in values.items():
             setattr(self, name, value)
