@@ -80,6 +80,17 @@ SOURCES = {
 }
 
 
+def test_columns_of_nulls_of_every_library_are_taken():
+    """Polars exports them with a buffer, which the format does not have."""
+    table = pyarrow.table({"k": [2, 1], "n": [None, None], "l": pyarrow.array([[None], []])})
+    frame = polars.DataFrame({"k": [2, 1], "n": [None, None], "l": [[None], []]})
+    for source in (table, frame, frame.to_pandas(), duckdb.from_arrow(table)):
+        found = polars.DataFrame(ascot.sort(source, key="k"))
+        assert found["k"].to_list() == [1, 2] and found["n"].to_list() == [None, None]
+        assert [[*one] for one in found["l"]] == [[], [None]]
+    assert polars.DataFrame(ascot.sort(frame.clear(), key="k")).schema == frame.schema
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_objects_of_libraries_are_sources(kind):
     import pyarrow.dataset  # noqa: F401

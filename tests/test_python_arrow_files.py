@@ -129,11 +129,18 @@ def test_batches_that_do_not_fit_a_file_are_errors(disk):
         ascot.sort(TABLE, layout="u64", to=out)
     with pytest.raises(ascot.SchemaMismatch, match=r"int64.*uint64"):
         ascot.sort(pyarrow.table({"k": [1]}), layout="u64", to=out)
-    with pytest.raises(ascot.SchemaMismatch, match="no nulls"):
+    with pytest.raises(ascot.SchemaMismatch, match="record 2 is null, which format u64 cannot hold"):
         ascot.sort(
             pyarrow.table({"k": pyarrow.array([1, None], "u8").cast("u8").cast("uint64")}), layout="u64", to=out
         )
     assert leftovers(disk) == []
+
+
+def test_bytes_are_copied_in_pieces_between_which_ctrl_c_acts(disk, monkeypatch):
+    sizes, write = [], os.write
+    monkeypatch.setattr(os, "write", lambda number, data: sizes.append(len(data)) or write(number, data))
+    job = ascot.sort(bytes(40 << 20), layout=ascot.Fixed(1 << 20), to=disk / "out")
+    assert job.report.bytes_out == 40 << 20 and len(sizes) == 3 and max(sizes) == 16 << 20
 
 
 def test_open_files_buffers_and_lists_are_sources(disk):

@@ -178,9 +178,10 @@ def test_an_unordered_source_of_a_merge_is_named(disk):
         with pytest.raises(ascot.NotSorted) as caught:
             ascot.merge(sources, layout=NUMBERS, to=disk / "out")
         assert (caught.value.file, caught.value.record, caught.value.offset) == (name, 3, 16)
-    with pytest.raises(ascot.NotSorted) as caught:
-        ascot.merge([PEOPLE, PEOPLE[::-1]], layout=ascot.Csv(key="age"), to=disk / "out")
-    assert caught.value.file == "the batches"
+    for sources, name in (([PEOPLE, PEOPLE[::-1]], "the batches in input 2"), ([PEOPLE[::-1]], "the batches")):
+        with pytest.raises(ascot.NotSorted) as caught:
+            ascot.merge(sources, layout=ascot.Csv(key="age"), to=disk / "out")
+        assert caught.value.file == name
     assert leftovers(disk) == []
 
 
@@ -216,6 +217,29 @@ def test_a_schema_that_changes_is_an_error_and_leaves_nothing(job, disk):
     with pytest.raises(ascot.SchemaMismatch):
         JOBS[job](source(), disk / "out")
     assert leftovers(disk) == []
+
+
+def test_a_row_that_does_not_fit_is_named_by_its_number_in_the_source(disk):
+    """Whatever the batches and the steps in which they are written."""
+    texts = [pyarrow.table({"s": ["fine"] * 5000}), pyarrow.table({"s": ["fine"] * 5000 + ["two\nlines"]})]
+    nulls = [texts[0], pyarrow.table({"s": ["fine", None]})]
+    for source, place, fault in ((texts, 10_001, "cannot have format lines"), (nulls, 5002, "is null")):
+        for write in (ascot.sort, lambda source, **options: ascot.merge([source], **options)):
+            with pytest.raises(ascot.errors.SchemaMismatch, match=f"record {place} {fault}") as failed:
+                write(source, layout="lines", to=disk / "out")
+            assert failed.value.record == place
+    with pytest.raises(ascot.errors.SchemaMismatch, match=f"record {place} {fault}") as failed:
+        ascot.flow([nulls], [disk / "out"], lambda inputs: ((0, batch) for batch in inputs[0]), output_layout="lines")
+    assert failed.value.record == place and os.listdir(disk) == []
+
+
+@pytest.mark.parametrize("kind", ["timestamp[s]", "timestamp[ms]", "date64", "date32"])
+def test_dates_beyond_the_calendar_are_no_empty_fields_of_csv(kind, disk):
+    last, integer = (2**31 - 1, "int32") if kind == "date32" else (10**17, "int64")
+    table = pyarrow.table({"at": pyarrow.array([0, None, last], integer).view(kind)})
+    with pytest.raises(ascot.errors.SchemaMismatch, match=r"record 3 has a value in column 'at', of type") as failed:
+        ascot.sort(table, key="at", layout=ascot.Csv(), to=disk / "out.csv")
+    assert failed.value.record == 3 and os.listdir(disk) == []
 
 
 def test_wrong_sources_and_layouts_are_named(disk):

@@ -9,6 +9,9 @@ import mmap
 import os
 import pickle
 import socket
+import subprocess
+import sys
+import textwrap
 import warnings
 from collections import deque
 
@@ -425,6 +428,23 @@ def test_a_writer_that_is_dropped_warns_of_its_open_epoch():
         del writer
     with ascot.index.open("dropped") as index:
         assert index.epochs == 2 and index.get(b"b") == []
+
+
+def test_a_writer_that_is_open_at_the_end_of_the_program_warns_and_leaves_nothing():
+    script = """
+        import ascot
+        writer = ascot.index.writer("unfinished")
+        writer.append([b"a"], [b"1"])
+        ended = ascot.index.writer("ended")
+        ended.append([b"a"], [b"1"])
+        ended.end_epoch()
+    """
+    command = [sys.executable, "-X", "dev", "-c", textwrap.dedent(script)]
+    told = subprocess.run(command, check=True, capture_output=True, text=True, timeout=30).stderr
+    assert told.count("Warning: <ascot") == 1 and "unfinished> was not closed: its 1 record since the last" in told
+    assert not os.path.exists("unfinished")
+    with ascot.index.open("ended") as index:
+        assert index.epochs == 1
 
 
 def test_reports_of_views_count_what_was_written():

@@ -335,6 +335,18 @@ def test_a_killed_job_is_resumed(disk):
         ascot.resume(kept)
 
 
+@pytest.mark.parametrize("kind", ["parts", "view"])
+def test_a_resumed_job_names_its_parts_or_its_view(kind, disk):
+    ascot.gen(1_500_000, to=disk / "large")
+    parts = ["--method", "merge", "--temp", disk, "--parts", "3", "-o", disk / "out-{}"]
+    words = ["sort", disk / "large", *FIXED, "--memory", "16MiB"]
+    words += parts if kind == "parts" else ["--view", disk / "out"]
+    _, kept = job_killed_after_moving(words, 60e6, disk)
+    job = ascot.resume(kept)
+    names = [f"out-{part}" for part in range(3)] if kind == "parts" else ["out"]
+    assert job.outputs == tuple(str(disk / name) for name in names) and all(map(os.path.exists, job.outputs))
+
+
 def test_a_process_forked_while_a_job_runs_is_refused_jobs(disk):
     (disk / "in").write_text("b\na\n")
     script = """

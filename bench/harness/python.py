@@ -126,15 +126,19 @@ def _arrow(
             best = min(good)[1] if good else None
             tries = [{"setting": " ".join(one), **told} for one, told in tried]
             chosen.append({"program": program, "limit": limit, "best": best, "tried": tries, "runs": []})
-    for _ in range(repeats):
-        for one in chosen:
+    for repeat in range(repeats):
+        # The one that begins changes: a machine slows down and recovers.
+        for one in chosen if repeat % 2 == 0 else reversed(chosen):
             if one["best"] is not None:
                 one["runs"].append(_once(one["program"], one["best"], rows, work, one["limit"]))
     return chosen
 
 
 def _index(ascot: str, get: Path, work: Path, repeats: int) -> dict[str, Any]:
-    """Seconds of a thousand keys at once, by the package and by the Rust library: warm, medians of each round."""
+    """Seconds of a thousand keys at once, by the package and by the Rust library: warm, medians of each process.
+
+    They take turns as those of files.
+    """
     directory, keys = work / "run.dir", work / "keys"
     code = (
         "import random, sys, ascot; writer = ascot.index.writer(sys.argv[1], key_bytes=8, value_bytes=40)\n"
@@ -154,21 +158,21 @@ def _index(ascot: str, get: Path, work: Path, repeats: int) -> dict[str, Any]:
         "    since = time.perf_counter(); found = index.get(keys); seconds.append(time.perf_counter() - since)\n"
         "print(json.dumps({'found': len(found), 'seconds': seconds}))"
     )
-    found: dict[str, list[float]] = {"rust": [], "package": []}
-    for _ in range(repeats):
-        commands = {
-            "rust": [str(get), str(directory), str(keys), "8", str(GETS)],
-            "package": [sys.executable, "-c", query, str(directory), str(keys), str(GETS)],
-        }
-        for name, words in commands.items():
-            told = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+    commands = {
+        "rust": [str(get), str(directory), str(keys), "8", str(GETS)],
+        "package": [sys.executable, "-c", query, str(directory), str(keys), str(GETS)],
+    }
+    found: dict[str, list[float]] = {name: [] for name in commands}
+    for repeat in range(4 * repeats):
+        for name in sorted(commands, reverse=repeat % 2 == 1):
+            told = json.loads(subprocess.run(commands[name], check=True, capture_output=True, text=True).stdout)
             if told["found"] != 4 * KEYS:
                 raise RuntimeError(f"{name} found {told['found']} records of {4 * KEYS}")
             # The first query fills the cache.
             found[name].append(statistics.median(told["seconds"][1:]))
+        rust, package = (1000 * found[name][-1] for name in ("rust", "package"))
+        _say(f"  index: {rust:.2f} ms by the library, {package:.2f} ms by the package")
     shutil.rmtree(directory)
-    _say(f"  index: {1000 * statistics.median(found['rust']):.2f} ms by the library, "
-         f"{1000 * statistics.median(found['package']):.2f} ms by the package")  # fmt: skip
     return found
 
 
@@ -261,10 +265,12 @@ def markdown(result: dict[str, Any]) -> str:
         about = f"{decimal(sizes['memory'])} of the same rows."
         lines += ["", "## Arrow batches in memory", "", about, "", *_table(rich)]
     if index := result.get("index"):
-        rust, package = (statistics.median(index[name]) for name in ("rust", "package"))
+        rust, package = (1000 * statistics.median(index[name]) for name in ("rust", "package"))
+        pairs = [after / before for before, after in zip(index["rust"], index["package"], strict=True)]
         lines += [
             "", "## Keys of an index", "",
-            f"{KEYS:,} keys at once in four epochs of 500,000 records, warm: {1000 * rust:.2f} ms by the Rust call, "
-            f"{1000 * package:.2f} ms by `index.get`, {package / rust:.2f} times.",
+            f"{KEYS:,} keys at once in four epochs of 500,000 records, warm: {rust:.2f} ms by the Rust call,",
+            f"{package:.2f} ms by `index.get`; the median of the ratios of {len(pairs)} pairs of processes is",
+            f"{statistics.median(pairs):.3f} ({min(pairs):.3f} to {max(pairs):.3f}).",
         ]  # fmt: skip
     return "\n".join(lines) + "\n"

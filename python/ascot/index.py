@@ -16,8 +16,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -203,11 +205,11 @@ class Writer:
 
     As a context manager it is closed at the end; if an exception ends the block, the records since the last epoch are
     dropped, and a new directory without an epoch is removed. Records are dropped, too, with a ResourceWarning, if the
-    writer is dropped without `close`. An exception that interrupts a call, such as
+    writer is dropped, or the program ends, without `close`. An exception that interrupts a call, such as
     KeyboardInterrupt, closes the writer in the same way.
     """
 
-    __slots__ = ("_appended", "_native", "path")
+    __slots__ = ("__weakref__", "_appended", "_native", "path")
 
     path: str
 
@@ -215,9 +217,14 @@ class Writer:
         self.path, self._native = os.fspath(path), native
         # Records since the last epoch.
         self._appended = 0
+        _open_writers.add(self)
 
     def __del__(self) -> None:
-        if getattr(self, "_appended", 0) > 0 and not sys.is_finalizing() and not self._native.is_stopped:
+        if not sys.is_finalizing():
+            self._warn_of_lost_records()
+
+    def _warn_of_lost_records(self) -> None:
+        if getattr(self, "_appended", 0) > 0 and not self._native.is_stopped:
             import warnings
 
             records, verb = ("record", "is") if self._appended == 1 else ("records", "are")
@@ -278,3 +285,14 @@ class Writer:
 
     def __repr__(self) -> str:
         return f"<ascot.index.Writer {self.path}>"
+
+
+_open_writers: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+@atexit.register
+def _abandon_all() -> None:
+    for writer in list(_open_writers):
+        writer._warn_of_lost_records()
+        if not writer._native.is_stopped:
+            writer._native.abandon()

@@ -332,9 +332,9 @@ def resume(directory: PathLike, *, memory: int | str | None = None, progress: Pr
     path = arguments.path("directory", directory)
     cap = arguments.maybe(arguments.memory, "memory", memory)
     with reporter(progress) as report:
-        told, text, warnings = _native.resume(path, cap, report)
+        outputs, (told, text, warnings) = _native.resume(path, cap, report)
     warn(warnings)
-    return Job(told, text, _written(told))
+    return Job(told, text, [os.fspath(output) for output in outputs])
 
 
 class Request:
@@ -480,16 +480,6 @@ class Request:
             told, text, warnings = work(self.options, report)
         warn(warnings)
         return Job(told, text, outputs)
-
-
-def _written(told: str) -> list[str]:
-    """The output that the request in a report names."""
-    from json import loads
-
-    request = loads(told)["result"]["request"]
-    output = request.get("output", {}) if isinstance(request, dict) else {}
-    written = output.get("Path") if isinstance(output, dict) else None
-    return [] if written is None else [written]
 
 
 def _settings(given: Settings) -> dict[str, Any]:

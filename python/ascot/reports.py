@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from html import escape
 from json import loads
+from math import nan
 from typing import Any
 
 from ascot._native import bytes_text, count_text, seconds_text
@@ -40,7 +41,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A method for a job, with its predicted cost."""
+    """A method for a job, with its predicted cost; for pipes and batches, whose size is unknown, that of 8 GiB."""
 
     method: str
     summary: str
@@ -76,8 +77,11 @@ class Plan(Told):
 
     @property
     def seconds(self) -> float:
-        """The predicted time, seconds."""
-        return self.chosen.seconds
+        """The predicted time, seconds; NaN for pipes and batches, whose size is unknown."""
+        return nan if self._is_of_unknown_size() else self.chosen.seconds
+
+    def _is_of_unknown_size(self) -> bool:
+        return self.data.get("input_bytes", 0) is None
 
     def _repr_html_(self) -> str:
         longest = max(method.seconds for method in (self.chosen, *self.others)) or 1.0
@@ -204,8 +208,11 @@ def plan_of_report(told: str) -> Plan | None:
     if not shown["methods"]:
         return None
     chosen, *others = (Method(**one) for one in shown["methods"])
-    text = f"{chosen.summary}: about {seconds_text(chosen.seconds)}, bound by {chosen.bound_by}"
-    return Plan(chosen, tuple(others), shown["result"]["plan"], text)
+    data = shown["result"]["plan"]
+    time = f"about {seconds_text(chosen.seconds)}, bound by {chosen.bound_by}"
+    if data["input_bytes"] is None:
+        time = "the time is not known before all is read"
+    return Plan(chosen, tuple(others), data, f"{chosen.summary}: {time}")
 
 
 def plan_of_explanation(told: str, text: str) -> Plan:

@@ -56,6 +56,7 @@ class _Array(Protocol):
 ArrowSource: TypeAlias = "_Stream | _Array | Iterable[_Stream | _Array]"
 
 _PATTERN = frozenset("*?[")
+_WRITE_BYTES = 16 << 20
 
 
 class FileRange(NamedTuple):
@@ -137,13 +138,16 @@ class Sources:
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(path)
-            self.files[place] = self._names.add(number, "the batches")
+            # As jobs name batches that they take as they come.
+            name = "the batches" if len(self.files) == 1 else f"the batches in input {place + 1}"
+            self.files[place] = self._names.add(number, name)
 
     def add_bytes(self, view: memoryview) -> None:
         """Adds bytes, which are copied to a file in memory."""
         number = self._owned(os.memfd_create("ascot", os.MFD_CLOEXEC))
         while len(view) > 0:
-            view = view[os.write(number, view) :]
+            # A long write would hold Ctrl-C back.
+            view = view[os.write(number, view[:_WRITE_BYTES]) :]
         self._add_open(number, "the bytes given")
 
     def _owned(self, number: int) -> int:

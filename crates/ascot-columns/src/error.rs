@@ -115,6 +115,14 @@ pub enum ColumnsError {
         /// The type of the array.
         found: DataType,
     },
+    /// A value does not fit the layout.
+    #[error("record {record} {reason}")]
+    Value {
+        /// The number of its record, from 1, in the arrays that were given.
+        record: u64,
+        /// The violation and a remedy.
+        reason: String,
+    },
     /// A file's bytes or an array's values do not fit the layout.
     #[error("{reason}")]
     FileBytes {
@@ -124,6 +132,18 @@ pub enum ColumnsError {
     /// The Arrow library refuses an operation.
     #[error("Arrow: {0}")]
     Arrow(#[from] ArrowError),
+}
+
+impl ColumnsError {
+    /// The error if `records` came before the arrays that were given.
+    pub fn after(self, records: u64) -> ColumnsError {
+        match self {
+            ColumnsError::Value { record, reason } => {
+                ColumnsError::Value { record: record + records, reason }
+            }
+            other => other,
+        }
+    }
 }
 
 /// What the functions of this crate return.

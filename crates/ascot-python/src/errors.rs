@@ -52,6 +52,9 @@ pub enum Failure {
     /// A batch contradicts itself or its stream: the fault.
     #[error("{0}")]
     Batch(String),
+    /// A row does not fit its file: the fault, and its number from 1.
+    #[error("{text}")]
+    Row { text: String, record: u64 },
     /// A source of batches failed: the error.
     #[error("{0}")]
     Source(String),
@@ -206,6 +209,9 @@ impl Failure {
             Failure::Request(text) => Exception::new(py, "InvalidRequest", text).build(py),
             Failure::Columns(error) => of_columns(py, &error)?.build(py),
             Failure::Batch(text) => Exception::new(py, "SchemaMismatch", text).build(py),
+            Failure::Row { text, record } => {
+                Exception::new(py, "SchemaMismatch", text).with("record", record)?.build(py)
+            }
             Failure::Source(text) => Exception::new(py, "AscotError", text).build(py),
             Failure::Exception(error) => Ok(error),
         }
@@ -218,9 +224,9 @@ fn of_columns<'py>(py: Python<'py>, error: &ColumnsError) -> PyResult<Exception<
         ColumnsError::NoKey | ColumnsError::NoOrder { .. } => Ok(class("InvalidRequest")),
         ColumnsError::Corrupt { .. } => Ok(class("InternalError")),
         ColumnsError::Arrow(_) => Ok(class("AscotError")),
-        ColumnsError::NotUtf8 { record } | ColumnsError::LongRecord { record, .. } => {
-            class("SchemaMismatch").with("record", *record)
-        }
+        ColumnsError::NotUtf8 { record }
+        | ColumnsError::LongRecord { record, .. }
+        | ColumnsError::Value { record, .. } => class("SchemaMismatch").with("record", *record),
         _ => Ok(class("SchemaMismatch")),
     }
 }

@@ -22,6 +22,8 @@ use crate::running::{Opener, PAUSE, run_aside};
 const BATCH_RECORDS: usize = 4096;
 /// Bytes of records after which a batch of a range is handed over.
 const BATCH_BYTES: usize = 1 << 20;
+/// Records made into objects between two looks at signals.
+const RECORDS_AT_ONCE: usize = 1 << 16;
 /// Queries of at most this many keys are answered by the calling thread, which looks at signals afterwards.
 const FEW_KEYS: usize = 16;
 
@@ -82,10 +84,14 @@ impl Index {
         };
         let (rows, found) = answered(py, keys.len(), query)?;
         let keys: Vec<Bound<'_, PyBytes>> = rows.iter().map(|key| PyBytes::new(py, key)).collect();
-        let record = |(number, epoch, value): (usize, u64, Vec<u8>)| {
-            keys.get(number).map(|key| (key.clone(), epoch, PyBytes::new(py, &value)))
-        };
-        Ok(found.into_iter().filter_map(record).collect())
+        let mut records = Vec::with_capacity(found.len());
+        for (number, epoch, value) in found {
+            if records.len().is_multiple_of(RECORDS_AT_ONCE) {
+                py.check_signals()?;
+            }
+            records.extend(keys.get(number).map(|key| (key.clone(), epoch, PyBytes::new(py, &value))));
+        }
+        Ok(records)
     }
 
     /// The records with keys from `start` to `stop`, in the order of their keys and epochs, in batches.

@@ -51,20 +51,21 @@ pub fn make_view(
     told_of(finished)
 }
 
-/// Continues the killed job whose directory is `dir`, and returns the report.
+/// Continues the killed job whose directory is `dir`, and returns its outputs and the report.
 #[pyfunction]
 pub fn resume(
     py: Python<'_>,
     dir: PathBuf,
     memory_cap: Option<Bytes>,
     progress: Option<Py<PyAny>>,
-) -> PyResult<Told> {
+) -> PyResult<(Vec<PathBuf>, Told)> {
     // `ASCOT_MEMORY` applies to new jobs only.
     let memory_bytes = memory_cap.map(|bytes| bytes.memory("memory")).transpose()?;
+    let outputs = py.detach(|| ascot_sort::outputs_of_job(&dir)).map_err(Failure::from)?;
     let finished = run(py, progress.as_ref(), |observer, cancel| {
         ascot_sort::resume(&dir, &RunOptions { memory_bytes, ..RunOptions::default() }, observer, cancel)
     })?;
-    told_of(finished)
+    Ok((outputs, told_of(finished)?))
 }
 
 /// The plan of a job that is not run: of a split if `by` is given, of a view if `view` is given, else of a sort.

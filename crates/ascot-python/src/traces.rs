@@ -1,6 +1,7 @@
 //! Traces: their census as JSON, their events as tables.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use ascot_sort::Cancel;
 use ascot_trace::census::{Census, census};
@@ -12,7 +13,7 @@ use serde::Serialize;
 use crate::errors::{Failure, Result};
 use crate::jobs::json;
 use crate::request::{Bytes, count_of, unknown, volume_profile};
-use crate::running::run;
+use crate::running::{run, run_aside, run_aside_until};
 use crate::tables::{Columns, Table};
 
 /// Events read between two looks whether to stop.
@@ -21,14 +22,14 @@ const EVENTS_AT_ONCE: usize = 1 << 16;
 /// An open trace.
 #[pyclass(frozen, module = "ascot._native")]
 pub struct Trace {
-    reader: TraceReader,
+    reader: Arc<TraceReader>,
 }
 
 /// Opens the trace `path`.
 #[pyfunction]
 pub fn open_trace(py: Python<'_>, path: PathBuf) -> PyResult<Trace> {
-    let reader = py.detach(|| TraceReader::open(&path)).map_err(Failure::from)?;
-    Ok(Trace { reader })
+    let reader = run_aside(py, move || TraceReader::open(&path))?;
+    Ok(Trace { reader: Arc::new(reader) })
 }
 
 #[derive(Serialize)]
@@ -47,7 +48,8 @@ impl Trace {
 
     /// The census as JSON.
     fn census(&self, py: Python<'_>) -> PyResult<String> {
-        let counted = run(py, None, |_, _| census(&self.reader))?.result;
+        let reader = Arc::clone(&self.reader);
+        let counted = run_aside(py, move || census(&reader))?;
         Ok(json(&Shown { remarks: counted.remarks(), census: counted })?)
     }
 
@@ -106,15 +108,15 @@ pub fn compare_traces(
         None => None,
         Some(volume) => Some(volume_profile(volume)?),
     };
-    let compare = |cancel: &Cancel| {
-        let one = |path: &PathBuf| {
-            cancel.check()?;
-            let reader = TraceReader::open(path)?;
-            Ok(Compared::new(path.display().to_string(), &reader, size, profile.as_ref())?)
-        };
-        paths.iter().map(one).collect::<Result<Vec<_>>>()
+    let cancel = Cancel::new();
+    let interrupted = cancel.clone();
+    let one = move |path: PathBuf| {
+        cancel.check()?;
+        let reader = TraceReader::open(&path)?;
+        Ok::<_, Failure>(Compared::new(path.display().to_string(), &reader, size, profile.as_ref())?)
     };
-    let compared = run(py, None, |_, cancel| compare(cancel))?.result;
+    let compare = move || paths.into_iter().map(one).collect::<Result<Vec<_>>>();
+    let compared = run_aside_until(py, "traces", compare, || interrupted.cancel())?;
     Ok((json(&compared)?, remarks(&compared)))
 }
 

@@ -55,7 +55,7 @@ pub use jobs::explanation::{Explanation, SortPlan, ViewChoice, choose_view, expl
 pub use jobs::generate;
 pub use jobs::job_plan::{FilesTask, JobPlan, PlanRequest, PlannedFiles, PlannedJob, UserFunction, plan_job};
 pub use jobs::leftovers::{Leftover, Removal, clean, is_running, leftovers};
-pub use jobs::resume::resume;
+pub use jobs::resume::{outputs_of_job, resume};
 pub use jobs::sort::{make_view, sort, split};
 pub use plan::find_volumes::{Writes, find_volumes, is_same_on_any_volume, volumes_for_plan, volumes_of};
 pub use plan::volumes::RunOptions;

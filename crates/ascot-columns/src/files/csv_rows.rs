@@ -1,6 +1,6 @@
 //! Columns as rows of CSV.
 //!
-//! Nulls become empty fields, and a field is quoted only where it has to be. Rows that were read by
+//! Nulls become empty fields, a field is quoted only where it has to be, and dates beyond the calendar are refused. Rows that were read by
 //! [`CsvColumns`](super::CsvColumns) have the same fields when they are read again.
 
 use std::ops::Range;
@@ -13,7 +13,7 @@ use arrow_array::types::{
     UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayAccessor, RecordBatch};
-use arrow_schema::{DataType, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use ascot_record::framing::CsvFraming;
 
 use crate::error::{ColumnsError, Result};
@@ -27,8 +27,8 @@ pub struct CsvRows {
     header_due: bool,
 }
 
-/// Appends one value of a column.
-type Cell<'a> = Box<dyn Fn(usize, &mut Vec<u8>) + 'a>;
+/// Appends one value of a column; `false` if it is a date beyond the calendar, which has no text.
+type Cell<'a> = Box<dyn Fn(usize, &mut Vec<u8>) -> bool + 'a>;
 
 impl CsvRows {
     /// Rows with these separators. With `has_header` the names of the columns come first.
@@ -39,8 +39,8 @@ impl CsvRows {
     /// Appends `rows` of `batch` to `out`.
     ///
     /// # Errors
-    /// A column of a type without a usual text: a list, a struct, an interval, a time with a zone. Then `out` is as it
-    /// was before.
+    /// A column of a type without a usual text: a list, a struct, an interval, a time with a zone; a date beyond the
+    /// calendar. Then `out` is as it was before.
     pub fn to_bytes(&mut self, batch: &RecordBatch, rows: Range<usize>, out: &mut Vec<u8>) -> Result<()> {
         let schema = batch.schema_ref();
         let mut cells = Vec::new();
@@ -54,16 +54,24 @@ impl CsvRows {
             })?);
         }
         let nulls: Vec<_> = batch.columns().iter().map(|array| array.logical_nulls()).collect();
-        if std::mem::take(&mut self.header_due) {
+        let base = out.len();
+        let header_due = std::mem::take(&mut self.header_due);
+        if header_due {
             self.header(schema, out);
         }
-        for row in rows {
+        for row in rows.clone() {
             for (at, (cell, nulls)) in cells.iter().zip(&nulls).enumerate() {
                 if at > 0 {
                     out.push(self.framing.separator);
                 }
-                if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
-                    cell(row, out);
+                if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) && !cell(row, out) {
+                    out.truncate(base);
+                    self.header_due = header_due;
+                    let record = (row - rows.start) as u64 + 1;
+                    return Err(ColumnsError::Value {
+                        record,
+                        reason: beyond_the_calendar(schema.field(at)),
+                    });
                 }
             }
             out.push(b'\n');
@@ -82,13 +90,22 @@ impl CsvRows {
     }
 }
 
+fn beyond_the_calendar(field: &Field) -> String {
+    format!(
+        "has a value in column '{}', of type {}, that is beyond the calendar and has no form in CSV\n  convert the \
+         column to a number",
+        field.name(),
+        type_name(field.data_type())
+    )
+}
+
 /// The cells of a column; none if its type has no text.
 fn cell_of(array: &dyn Array, framing: CsvFraming) -> Option<Cell<'_>> {
     Some(match array.data_type() {
-        DataType::Null => Box::new(|_, _| {}),
+        DataType::Null => Box::new(|_, _| true),
         DataType::Boolean => {
             let array = array.as_boolean();
-            Box::new(move |row, out| out.extend_from_slice(if array.value(row) { b"true" } else { b"false" }))
+            Box::new(move |row, out| shown(Some(array.value(row)), out))
         }
         DataType::Utf8 => text_cell(array.as_string::<i32>(), framing),
         DataType::LargeUtf8 => text_cell(array.as_string::<i64>(), framing),
@@ -110,7 +127,10 @@ fn text_cell<'a, A>(array: A, framing: CsvFraming) -> Cell<'a>
 where
     A: ArrayAccessor<Item: AsRef<[u8]>> + 'a,
 {
-    Box::new(move |row, out| text(framing, array.value(row).as_ref(), out))
+    Box::new(move |row, out| {
+        text(framing, array.value(row).as_ref(), out);
+        true
+    })
 }
 
 /// The cells of a column of numbers, dates or times.
@@ -128,11 +148,11 @@ fn number_cell(array: &dyn Array) -> Option<Cell<'_>> {
         DataType::Float64 => float::<Float64Type>(array),
         DataType::Decimal128(..) => {
             let array = array.as_primitive::<Decimal128Type>();
-            Box::new(move |row, out| out.extend_from_slice(array.value_as_string(row).as_bytes()))
+            Box::new(move |row, out| shown(Some(array.value_as_string(row)), out))
         }
         DataType::Decimal256(..) => {
             let array = array.as_primitive::<Decimal256Type>();
-            Box::new(move |row, out| out.extend_from_slice(array.value_as_string(row).as_bytes()))
+            Box::new(move |row, out| shown(Some(array.value_as_string(row)), out))
         }
         DataType::Date32 => {
             let array = array.as_primitive::<Date32Type>();
@@ -166,14 +186,14 @@ where
     Box::new(move |row, out| shown(array.value_as_datetime(row), out))
 }
 
-/// A value as text; nothing for a date beyond the calendar.
-fn shown(value: Option<impl std::fmt::Display>, out: &mut Vec<u8>) {
+/// Appends a value as text; `false` if there is none: a date beyond the calendar.
+fn shown(value: Option<impl std::fmt::Display>, out: &mut Vec<u8>) -> bool {
     use std::io::Write;
 
-    if let Some(value) = value {
-        // Writing to memory does not fail.
-        let _ = write!(out, "{value}");
-    }
+    let Some(value) = value else { return false };
+    // Writing to memory does not fail.
+    let _ = write!(out, "{value}");
+    true
 }
 
 /// Floats as the shortest text that gives them back, with an exponent if they are very large or small.
@@ -186,11 +206,7 @@ where
         let value = array.value(row);
         let size: f64 = value.into();
         let is_usual = size == 0.0 || !size.is_finite() || (1e-5..1e16).contains(&size.abs());
-        if is_usual {
-            shown(Some(value), out);
-        } else {
-            shown(Some(format_args!("{value:e}")), out);
-        }
+        if is_usual { shown(Some(value), out) } else { shown(Some(format_args!("{value:e}")), out) }
     })
 }
 
@@ -271,6 +287,22 @@ mod tests {
         let list = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1)])]);
         let error = csv(vec![("parts", Arc::new(list))]).unwrap_err().to_string();
         assert!(error.contains("'parts'") && error.contains("list<item: int64>"), "{error}");
+    }
+
+    #[test]
+    fn a_date_beyond_the_calendar_is_refused_with_its_row() {
+        let days: ArrayRef = Arc::new(Date32Array::from(vec![Some(0), None, Some(i32::MAX)]));
+        let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![0, 1, i64::MIN]));
+        for array in [days, times] {
+            let batch = RecordBatch::try_from_iter_with_nullable([("at", array, true)]).unwrap();
+            let mut rows = CsvRows::new(FRAMING, true);
+            let mut out = b"before".to_vec();
+            let error = rows.to_bytes(&batch, 1..3, &mut out).unwrap_err().after(10).to_string();
+            assert!(error.starts_with("record 12 has a value in column 'at'"), "{error}");
+            assert_eq!(out, b"before");
+            rows.to_bytes(&batch, 0..1, &mut out).unwrap();
+            assert!(out.starts_with(b"beforeat\n1970-01-01"), "the header is still written");
+        }
     }
 
     proptest! {

@@ -64,12 +64,10 @@ pub fn to_array(layout: Layout, bytes: &Buffer, text: TextType) -> Result<ArrayR
 /// An array of another type than the layout has, with nulls, or with values that the layout cannot hold, such as a
 /// line break within a line. Then `out` is as it was before.
 pub fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> Result<()> {
-    if array.logical_null_count() > 0 {
-        let reason = format!(
-            "records of format {layout} have no nulls\n  fill or drop the {} nulls",
-            array.logical_null_count()
-        );
-        return Err(ColumnsError::FileBytes { reason });
+    let nulls = array.logical_nulls();
+    if let Some(row) = nulls.and_then(|nulls| (0..nulls.len()).find(|row| nulls.is_null(*row))) {
+        let reason = format!("is null, which format {layout} cannot hold\n  fill or drop the nulls");
+        return Err(ColumnsError::Value { record: row as u64 + 1, reason });
     }
     match layout {
         Layout::Number(format) => numbers::to_bytes(format, array, out),

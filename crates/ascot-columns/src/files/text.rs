@@ -94,11 +94,10 @@ pub(super) fn to_bytes(layout: Layout, array: &dyn Array, out: &mut Vec<u8>) -> 
     let Some(row) = wrong else { return Ok(()) };
     out.truncate(base);
     let reason = format!(
-        "value {} cannot be a record of format {layout}: it holds a delimiter, an open quote, or more bytes than \
-         its length counts\n  write another layout, such as prefixed:u32",
-        row + 1
+        "cannot have format {layout}: it holds a delimiter, an open quote, or more bytes than its length counts\n  \
+         write another layout, such as prefixed:u32"
     );
-    Err(ColumnsError::FileBytes { reason })
+    Err(ColumnsError::Value { record: row as u64 + 1, reason })
 }
 
 /// Appends a value as a record; `false` if the layout cannot hold it.

@@ -157,10 +157,11 @@ pub fn batch_from_capsules(capsules: &Bound<'_, PyAny>) -> PyResult<RecordBatch>
 
 /// The batch of an array that is not released; the error tells how it contradicts itself.
 #[expect(unsafe_code, reason = "the buffers lie behind pointers")]
-fn record_batch(array: FFI_ArrowArray, schema: &SchemaRef) -> Result<RecordBatch, String> {
+fn record_batch(mut array: FFI_ArrowArray, schema: &SchemaRef) -> Result<RecordBatch, String> {
     let wrong = |text: String| format!("a batch of the source contradicts itself: {text}");
     let data_type = DataType::Struct(schema.fields().clone());
     check(RawArray::of(&array), &data_type).map_err(wrong)?;
+    forget_buffers_of_nulls((&raw mut array).cast(), &data_type);
     // The library asserts what its validation does not find.
     let imported = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: the numbers of buffers and children were checked; the source answers for the sizes of its buffers.
@@ -328,6 +329,24 @@ fn check(raw: &RawArray, data_type: &DataType) -> Result<(), String> {
     let types = children_of(data_type);
     let children = raw.children(types.len())?;
     children.iter().zip(types).try_for_each(|(child, data_type)| check(child, data_type))
+}
+
+/// Takes empty buffers from arrays of nulls. Polars gives them one, where the format has none, and the import refuses it.
+#[expect(unsafe_code, reason = "the parts of an array lie behind pointers")]
+fn forget_buffers_of_nulls(raw: *mut RawArray, data_type: &DataType) {
+    // SAFETY: the structure was checked, so that it has the children and the dictionary of its type. All of them belong
+    // to the consumer, which holds no other reference to them.
+    let array = unsafe { &mut *raw };
+    if *data_type == DataType::Null && array.buffer(0).is_null() {
+        array.n_buffers = 0;
+    }
+    for (at, child) in children_of(data_type).into_iter().enumerate() {
+        // SAFETY: as above.
+        forget_buffers_of_nulls(unsafe { *array.children.add(at) }.cast_mut(), child);
+    }
+    if let DataType::Dictionary(_, values) = data_type {
+        forget_buffers_of_nulls(array.dictionary.cast_mut(), values);
+    }
 }
 
 /// Checks the end of the last value of variable length, which the import takes for the length of all values.

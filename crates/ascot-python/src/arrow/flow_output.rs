@@ -2,6 +2,7 @@
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use ascot_columns::ColumnsError;
 use ascot_columns::files::{CsvRows, FixedFields};
 use ascot_record::layout::{CsvFraming, Layout};
 use ascot_sort::flow::Moved;
@@ -24,6 +25,8 @@ pub struct FlowOutput {
     begun: Option<(SchemaRef, Encoding)>,
     /// The header of lines, which is still to be written: the name of the column, as a line.
     header_due: Vec<u8>,
+    /// Rows written.
+    rows: u64,
 }
 
 impl FlowOutput {
@@ -35,7 +38,7 @@ impl FlowOutput {
         fields: Option<FixedFields>,
         header: bool,
     ) -> FlowOutput {
-        FlowOutput { number, name, layout, fields, header, begun: None, header_due: Vec::new() }
+        FlowOutput { number, name, layout, fields, header, begun: None, header_due: Vec::new(), rows: 0 }
     }
 
     /// Appends a batch. It uses `records` for its records, and calls `look` while it waits.
@@ -71,10 +74,10 @@ impl FlowOutput {
 
     fn append(&mut self, batch: &RecordBatch, row: usize, records: &mut Vec<u8>) -> Result<usize> {
         records.append(&mut self.header_due);
-        match &mut self.begun {
-            Some((_, encoding)) => Ok(encoding.append(batch, row, records)?),
-            None => Ok(batch.num_rows()),
-        }
+        let Some((_, encoding)) = &mut self.begun else { return Ok(batch.num_rows()) };
+        let next = encoding.append(batch, row, records).map_err(|error| error.after(self.rows))?;
+        self.rows += (next - row) as u64;
+        Ok(next)
     }
 
     /// Takes the columns of the first batch; returns the batch with these columns, and refuses others.
@@ -105,10 +108,10 @@ impl FlowOutput {
 
     /// The failure of a batch, with the name of this output.
     fn named(&self, failure: Failure) -> Failure {
+        let text = format!("output {} ({}): {failure}", self.number, self.name);
         match failure {
-            Failure::Columns(_) | Failure::Batch(_) => {
-                Failure::Batch(format!("output {} ({}): {}", self.number, self.name, failure))
-            }
+            Failure::Columns(ColumnsError::Value { record, .. }) => Failure::Row { text, record },
+            Failure::Columns(_) | Failure::Batch(_) => Failure::Batch(text),
             other => other,
         }
     }

@@ -114,6 +114,8 @@ pub struct RecordSource {
     encoding: Encoding,
     /// The batch being encoded, and the next row of it.
     batch: Option<(RecordBatch, usize)>,
+    /// Rows encoded.
+    rows: u64,
     records: Vec<u8>,
     /// Bytes of `records` that were taken.
     taken: usize,
@@ -128,6 +130,7 @@ impl RecordSource {
             batches,
             encoding,
             batch: None,
+            rows: 0,
             records: Vec::new(),
             taken: 0,
         }
@@ -153,9 +156,11 @@ impl RecordSource {
             },
         };
         if row < batch.num_rows() {
-            let row = self.encoding.append(&batch, row, &mut self.records)?;
-            if row < batch.num_rows() {
-                self.batch = Some((batch, row));
+            let next = self.encoding.append(&batch, row, &mut self.records);
+            let next = next.map_err(|error| error.after(self.rows))?;
+            self.rows += (next - row) as u64;
+            if next < batch.num_rows() {
+                self.batch = Some((batch, next));
             }
         }
         Ok(true)

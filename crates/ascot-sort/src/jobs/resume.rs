@@ -1,7 +1,7 @@
 //! Resumes a job that was killed, from the state in its directory.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ascot_model::report::Report;
 use ascot_model::units;
@@ -32,6 +32,19 @@ pub fn resume(dir: &Path, options: &RunOptions, observer: &dyn Observer, cancel:
         (Err(error), Some(lowered)) => Err(lowered.explain(error)),
         (resumed, _) => resumed,
     }
+}
+
+/// The files that the killed job whose directory is `dir` writes, or the directory of its view.
+pub fn outputs_of_job(dir: &Path) -> Result<Vec<PathBuf>> {
+    let manifest = store::load(dir)?;
+    if let Some(view) = manifest.view {
+        return Ok(vec![view.path]);
+    }
+    Ok(match manifest.request.output {
+        Output::Path(path) => vec![path],
+        Output::Parts(parts) => (0..parts.count).map(|number| parts.path(number)).collect(),
+        Output::Stdout | Output::Program => Vec::new(),
+    })
 }
 
 /// Resumes a job with a cap of `memory_bytes`.
