@@ -301,6 +301,8 @@ def test_other_objects_are_named_with_the_argument():
         for keys in (pyarrow.array([1]), polars.Series([1])):
             with pytest.raises(TypeError, match=r"such as its to_numpy\(\)"):
                 writer.append(keys, [b"x"])
+        with pytest.raises(TypeError, match=r"a type with a buffer, such as its view\('i8'\) if it has dates"):
+            writer.append(numpy.array(["2026-01-01"], "datetime64[s]"), [b"x"])
 
 
 def test_a_compressed_file_is_named_without_a_warning():

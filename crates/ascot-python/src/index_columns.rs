@@ -89,7 +89,13 @@ impl<'py> Column<'py> {
                 buffer
             }
             _ => {
-                let remedy = if given.hasattr("to_numpy")? { ", such as its to_numpy()" } else { "" };
+                let remedy = if given.hasattr("to_numpy")? {
+                    ", such as its to_numpy()"
+                } else if given.hasattr("dtype")? {
+                    ", of a type with a buffer, such as its view('i8') if it has dates"
+                } else {
+                    ""
+                };
                 let accepted = format!("a list of bytes, or an array with a row for each{remedy}");
                 return Err(Self::wrong(name, given, &accepted));
             }
