@@ -2,6 +2,7 @@
 theory however unevenly they read, memory is kept, and a function that fails leaves nothing behind."""
 
 import contextlib
+import gc
 import gzip
 import json
 import os
@@ -12,6 +13,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import ascot
@@ -214,6 +216,29 @@ def test_a_function_that_yields_nothing_writes_empty_files(disk):
     [name] = make_files(disk, 1, MIB)
     ascot.flow([name], [disk / "out"], lambda inputs: iter(()), layout=RECORDS)
     assert (disk / "out").read_bytes() == b""
+
+
+class Large:
+    """What a function has in memory."""
+
+
+@pytest.mark.parametrize("fault", ["input", "output"])
+def test_a_flow_that_failed_keeps_nothing(fault, disk):
+    """Its exception has the frames of the function, and the flow had the exception."""
+    kept = weakref.WeakSet()
+    source = b"one\n\xff\n" if fault == "input" else b"one\n"
+
+    def copy(inputs):
+        large = Large()
+        kept.add(large)
+        for batch in inputs[0]:
+            yield 0, batch
+
+    with contextlib.suppress(ascot.AscotError):
+        ascot.flow([source], [disk / "no/out" if fault == "output" else disk / "out"], copy)
+        raise RuntimeError("the flow did not fail")
+    gc.collect()
+    assert not kept
 
 
 def test_memory_is_that_of_the_report_and_batches_may_be_kept(disk):

@@ -100,6 +100,20 @@ impl FirstFailure {
         (!is_nothing).then(|| Failure::First(self.clone()))
     }
 
+    /// Forgets the exception, of which the text stays. Its traceback may hold what holds this failure, a circle that
+    /// Python does not see.
+    pub fn forget_exception(&self) {
+        let mut told = self.told.lock().unpoisoned();
+        let text = match &*told {
+            Told::Exception(Some(_), text) => text.clone(),
+            _ => return,
+        };
+        let forgotten = std::mem::replace(&mut *told, Told::Exception(None, text));
+        // What the exception held ends now, and may ask for this failure.
+        drop(told);
+        drop(forgotten);
+    }
+
     fn text(&self) -> String {
         match &*self.told.lock().unpoisoned() {
             Told::Failure(_, text) | Told::Exception(_, text) => text.clone(),

@@ -1,7 +1,7 @@
 //! Columns as rows of CSV.
 //!
-//! Nulls become empty fields, a field is quoted only where it has to be, and dates beyond the calendar are refused. Rows that were read by
-//! [`CsvColumns`](super::CsvColumns) have the same fields when they are read again.
+//! Nulls become empty fields, and a field is quoted only where it has to be. Dates beyond the calendar are refused.
+//! Rows that were read by [`CsvColumns`](super::CsvColumns) have the same fields when they are read again.
 
 use std::ops::Range;
 

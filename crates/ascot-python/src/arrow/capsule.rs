@@ -331,7 +331,8 @@ fn check(raw: &RawArray, data_type: &DataType) -> Result<(), String> {
     children.iter().zip(types).try_for_each(|(child, data_type)| check(child, data_type))
 }
 
-/// Takes empty buffers from arrays of nulls. Polars gives them one, where the format has none, and the import refuses it.
+/// Takes empty buffers from arrays of nulls. Polars gives them one, where the format has none, and the import refuses
+/// it.
 #[expect(unsafe_code, reason = "the parts of an array lie behind pointers")]
 fn forget_buffers_of_nulls(raw: *mut RawArray, data_type: &DataType) {
     // SAFETY: the structure was checked, so that it has the children and the dictionary of its type. All of them belong

@@ -320,8 +320,9 @@ impl Flow {
         self.refuse_fork()?;
         // What the function was given before it caught a failure is not all of its inputs.
         if let Some(first) = self.engine.first.get() {
+            let error = PyErr::from(first);
             self.stop(py);
-            return Err(first.into());
+            return Err(error);
         }
         self.engine.streams.end();
         let handle = self.handle().ok_or_else(|| Failure::Request("the flow has ended".into()))?;
@@ -340,6 +341,7 @@ impl Flow {
             // Its threads do not exist in a forked process.
             std::mem::forget(handle);
         }
+        self.engine.first.forget_exception();
     }
 }
 
