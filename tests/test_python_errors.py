@@ -381,7 +381,10 @@ def test_copies_of_exceptions_are_equal(made):
         ascot.sort("empty", to="o")
     assert caught.value.strerror == os.strerror(errno.EISDIR)
     assert FileError("x", errno="a library's own").strerror is None
-    for error in (caught.value, Mine("a", hint="b"), InvalidRequest("wrong")):
+    classes = [one for one in vars(ascot.errors).values() if isinstance(one, type)]
+    kinds = [kind for kind in classes if issubclass(kind, ascot.AscotError)]
+    assert len(kinds) > 10
+    for error in (caught.value, Mine("a", hint="b"), *(kind("a text\n  and a remedy") for kind in kinds)):
         for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
             assert (type(again), str(again), vars(again)) == (type(error), str(error), vars(error))
             for name in ("errno", "filename", "strerror", "hint"):

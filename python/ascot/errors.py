@@ -8,6 +8,7 @@ import errno as _errno
 import os as _os
 from collections.abc import Iterator as _Iterator
 from contextlib import contextmanager as _contextmanager
+from contextlib import suppress as _suppress
 from typing import Any, ClassVar
 
 __all__ = [
@@ -203,9 +204,21 @@ def warn(texts: list[str]) -> None:
 
 def _copied(kind: type[AscotError], message: str, fields: dict[str, Any]) -> AscotError:
     """A copy of an exception: the text is whole, and a subclass may have other arguments."""
-    made = kind.__new__(kind, message)
+    made = _allocated(kind, message)
     AscotError.__init__(made, message, **fields)
     return made
+
+
+def _allocated(kind: type[AscotError], message: str) -> AscotError:
+    # Only the base whose objects lie in memory as those of `kind` may make them: Exception for MemoryLimit, though
+    # MemoryError comes before it.
+    for base in kind.__mro__:
+        if "__new__" in vars(base):
+            allocate: Any = base.__new__
+            with _suppress(TypeError):
+                made: AscotError = allocate(kind, message)
+                return made
+    raise TypeError(f"no base of {kind.__name__} makes its objects")
 
 
 def make(name: str, message: str, fields: dict[str, Any]) -> AscotError:
