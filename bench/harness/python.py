@@ -66,7 +66,7 @@ def _files(ascot: str, work: Path, size: int, memory: int, repeats: int) -> dict
 
     runs = {"command": run_command, "package": run_package}
     found: dict[str, list[float]] = {name: [] for name in runs}
-    for repeat in range(2 * repeats):
+    for repeat in range(4 * repeats):
         for name in sorted(runs, reverse=repeat % 2 == 1):
             measure.drop_caches()
             found[name].append(runs[name]())
