@@ -91,6 +91,12 @@ def test_columns_of_nulls_of_every_library_are_taken():
     assert polars.DataFrame(ascot.sort(frame.clear(), key="k")).schema == frame.schema
 
 
+def test_the_time_of_a_sort_of_unknown_size_is_not_predicted():
+    batches = ascot.sort(pyarrow.table({"k": [2, 1]}), key="k")
+    list(batches)
+    assert math.isnan(batches.plan.seconds) and "the time is not known before all is read" in str(batches.plan)
+
+
 @pytest.mark.parametrize("kind", SOURCES)
 def test_objects_of_libraries_are_sources(kind):
     import pyarrow.dataset  # noqa: F401
