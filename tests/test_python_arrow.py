@@ -91,10 +91,19 @@ def test_columns_of_nulls_of_every_library_are_taken():
     assert polars.DataFrame(ascot.sort(frame.clear(), key="k")).schema == frame.schema
 
 
-def test_the_time_of_a_sort_of_unknown_size_is_not_predicted():
+def test_the_time_of_a_sort_of_unknown_size_is_not_predicted(disk):
     batches = ascot.sort(pyarrow.table({"k": [2, 1]}), key="k")
     list(batches)
-    assert math.isnan(batches.plan.seconds) and "the time is not known before all is read" in str(batches.plan)
+    ours, theirs = os.pipe()
+    os.write(theirs, b"b\na\n")
+    os.close(theirs)
+    with open(ours, "rb") as pipe:
+        explained = ascot.plan.sort(pipe, to=disk / "out")
+    for plan in (batches.plan, explained):
+        assert math.isnan(plan.seconds) and "not known before all is read" in str(plan)
+        assert "not known before all is read" in plan._repr_html_() and " s<" not in plan._repr_html_()
+    (disk / "in").write_text("b\na\n")
+    assert ascot.plan.sort(disk / "in", to=disk / "out").seconds > 0
 
 
 @pytest.mark.parametrize("kind", SOURCES)

@@ -25,6 +25,7 @@ _FACTS = (
     "peak_memory_bytes",
     "peak_disk_bytes",
 )
+_UNKNOWN = "not known before all is read"
 _STYLE = 'style="text-align:left"'
 
 
@@ -81,9 +82,13 @@ class Plan(Told):
         return nan if self._is_of_unknown_size() else self.chosen.seconds
 
     def _is_of_unknown_size(self) -> bool:
-        return self.data.get("input_bytes", 0) is None
+        # An explanation has the plan of the job within it.
+        plan = self.data.get("plan") or self.data
+        return plan.get("input_bytes", 0) is None
 
     def _repr_html_(self) -> str:
+        if self._is_of_unknown_size():
+            return table("plan", ("method", "predicted"), [row(f"<b>{escape(self.chosen.summary)}</b>", _UNKNOWN)])
         longest = max(method.seconds for method in (self.chosen, *self.others)) or 1.0
         rows = [
             row(
@@ -211,7 +216,7 @@ def plan_of_report(told: str) -> Plan | None:
     data = shown["result"]["plan"]
     time = f"about {seconds_text(chosen.seconds)}, bound by {chosen.bound_by}"
     if data["input_bytes"] is None:
-        time = "the time is not known before all is read"
+        time = f"the time is {_UNKNOWN}"
     return Plan(chosen, tuple(others), data, f"{chosen.summary}: {time}")
 
 

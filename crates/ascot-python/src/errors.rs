@@ -131,7 +131,7 @@ impl FirstFailure {
                 *told = Told::Exception(Some(error), text);
                 return Ok(raised);
             }
-            // Another thread makes the exception.
+            // Another thread makes the exception, or it is forgotten.
             Told::Exception(None, _) | Told::Nothing => {
                 drop(told);
                 return Failure::Source(text).into_exception(py);
