@@ -46,6 +46,15 @@ def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
     assert (disk / "out").stat().st_size == source.stat().st_size
 
 
+@pytest.mark.parametrize("memory", [64, 80, 100])
+def test_a_tenth_more_than_memory_moves_no_more_within_less_memory(memory, disk):
+    random_input("fixed-100", disk / "in", int(1.1 * memory * MIB))
+    words = [disk / "in", *FIXED, "--memory", f"{memory}MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"]
+    run("sort", *words, "--report", disk / "run.json")
+    assert moved_share(json.loads((disk / "run.json").read_text())) <= 2.4
+    run("check", disk / "out")
+
+
 # So many records that a chunk is sorted in several parts.
 @pytest.mark.parametrize("memory, most", [pytest.param("46MiB", 2.6, marks=pytest.mark.long), ("32MiB", 3.2)])
 def test_short_lines_are_held_too(memory, most, disk):
@@ -141,6 +150,55 @@ def test_long_records_and_an_unfinished_line_are_held_and_read_again(disk):
     (kept,) = job_directories(disk)
     run("sort", "--resume", kept)
     assert (disk / "out").read_text() == "".join(sorted(lines))
+
+
+# Files of two or three chunks, whose last chunks are not full; and of a part of a chunk, which share chunks.
+@pytest.mark.parametrize("files", [40, 300])
+@pytest.mark.parametrize("kind", ["fixed-100", "u64-le"])
+@pytest.mark.parametrize("share, most", [(0.9, 2.01), (1.1, 2.4)])
+def test_many_inputs_fill_memory_as_one_does(kind, files, share, most, disk):
+    layout = BY_NAME[kind]
+    inputs = [disk / f"in{number}" for number in range(files)]
+    random_input(kind, disk / "all", 54 * MIB)
+    size = int(share * 48 * MIB) // files // 800 * 800
+    with open(disk / "all", "rb") as every:
+        for path in inputs:
+            path.write_bytes(every.read(size))
+    (disk / "all").unlink()
+    words = [*inputs, *layout.flags, "--memory", "48MiB", "--temp", disk, "-o", disk / "out"]
+    run("sort", *words, "--method", "merge", "--report", disk / "run.json")
+    report = json.loads((disk / "run.json").read_text())
+    assert moved_share(report) <= most
+    planned = sum(one["read_bytes"] + one["written_bytes"] for one in report["plan"]["chosen"]["passes"])
+    assert abs(planned / report["bytes_in"] / moved_share(report) - 1) <= 0.02
+    run("check", disk / "out", *layout.flags)
+    assert (disk / "out").stat().st_size == files * size
+
+
+@pytest.mark.parametrize("memory", ["16MiB", "64MiB"])
+@pytest.mark.parametrize("flags, header", [([], ""), (["--csv", "--header", "--key", "id"], "id,what\r\n")])
+def test_a_resumed_job_reads_again_chunks_of_several_inputs(flags, header, memory, disk):
+    """Of some files the last line has no end, and those of CSV begin with a header."""
+    rng, end = random.Random(9), "\r\n" if header else "\n"
+    rows = [[f"{rng.getrandbits(64):016x},{'z' * rng.randrange(120)}{end}" for _ in range(500)] for _ in range(450)]
+    for number, some in enumerate(rows):
+        text = header + "".join(some)
+        (disk / f"in{number}").write_text(text.removesuffix(end) if number % 3 == 0 else text, newline="")
+    inputs = [disk / f"in{number}" for number in range(len(rows))]
+    words = [*inputs, *flags, "--memory", "16MiB", "--temp", disk, "--method", "merge", "-o", disk / "out"]
+    job = start("sort", *words)
+    stop_where(job, disk, lambda manifest: manifest["all_read"])
+    kill(job)
+    (manifest,) = manifests(disk)
+    held = [chunk for one in manifest["runs"] if one["input"] for chunk in one["input"]["chunks"]]
+    assert sum(len(chunk["others"]) > 2 for chunk in held) > 10
+    (kept,) = job_directories(disk)
+    job = start("sort", "--resume", kept, "--memory", memory)
+    stop_where(job, disk, lambda manifest: manifest["output"] is not None)
+    kill(job)
+    run("sort", "--resume", kept, "--memory", memory)
+    right = header + "".join(sorted(row for some in rows for row in some))
+    assert (disk / "out").read_bytes() == right.encode()
 
 
 def test_an_input_that_changed_is_not_read_again(disk):

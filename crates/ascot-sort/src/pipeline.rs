@@ -216,7 +216,9 @@ fn read_chunks<R: RecordEnds + ?Sized, O>(
     loop {
         cancel.check()?;
         let Some(placed) = reader.next(&starving)? else { break };
-        let out = buffers.filter(|_| !placed.long).map(|buffers| buffers.take_for(&starving)).transpose()?;
+        let bytes = placed.chunk.bytes.len();
+        let out = buffers.filter(|_| !placed.long);
+        let out = out.map(|buffers| buffers.take_fitting(bytes, &starving)).transpose()?;
         if !feed.hand_on(ChunkWork { placed, out }) {
             break;
         }

@@ -168,8 +168,8 @@ impl<R: Records> Job<'_, R> {
             return Ok(count);
         }
         let records = Arc::clone(&self.records);
-        let chunks = held.iter().zip(spans);
-        self.manifest.runs.extend(chunks.map(|(source, span)| Run::of_held_chunk(&*records, source, span)));
+        let chunks = held.iter().zip(&spans);
+        self.manifest.runs.extend(chunks.map(|(source, spans)| Run::of_held_chunk(&*records, source, spans)));
         self.held = held;
         Ok(count)
     }
@@ -183,7 +183,7 @@ impl<R: Records> Job<'_, R> {
         if none_planned && merges_in_long_runs(&self.request.volumes, spilled.len()) {
             return all;
         }
-        if self.resumable && buffer.spans.iter().any(Option::is_none) {
+        if self.resumable && buffer.spans.iter().any(Vec::is_empty) {
             return all;
         }
         // The run of the first chunks is taken to be like the one before it.
@@ -201,8 +201,8 @@ impl<R: Records> Job<'_, R> {
         let mut buffers: Vec<&Arc<Lease>> =
             held.iter().flatten().map(|segment| &segment.sorted.lease).collect();
         buffers.dedup_by(|one, other| Arc::ptr_eq(one, other));
-        let held_bytes = buffers.iter().map(|buffer| buffer.bytes().len()).sum();
-        self.mergeable(runs, held_bytes) == runs.len()
+        let held_bytes: usize = buffers.iter().map(|buffer| buffer.bytes().len()).sum();
+        self.mergeable(runs, self.last_merge_memory(runs, held_bytes)) == runs.len()
     }
 
     /// Adds runs that refer to the inputs, and spills the records between them.
@@ -291,13 +291,11 @@ impl<R: Records> Job<'_, R> {
 
     /// Number of runs, from the front of `runs`, that are merged at once: at least two.
     fn fan_in(&self, runs: &[Run]) -> usize {
-        self.mergeable(runs, self.held_memory).max(2)
+        self.mergeable(runs, self.merge_memory(runs, self.held_memory)).max(2)
     }
 
-    /// Number of runs, from the front of `runs`, that memory beside `held_bytes` and descriptors allow to merge at
-    /// once.
-    fn mergeable(&self, runs: &[Run], held_bytes: usize) -> usize {
-        let memory = self.merge_memory(runs, held_bytes);
+    /// Number of runs, from the front of `runs`, that `memory` and descriptors allow to merge at once.
+    fn mergeable(&self, runs: &[Run], memory: usize) -> usize {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
         let mut taken = 0;
         let mut count = 0;
@@ -324,9 +322,14 @@ impl<R: Records> Job<'_, R> {
 
     /// Memory of a merge of `runs` beside `held_bytes`, for their blocks and the facts about these.
     fn merge_memory(&self, runs: &[Run], held_bytes: usize) -> usize {
+        let spare = self.budget.output_blocks * self.budget.block;
+        self.last_merge_memory(runs, held_bytes).saturating_sub(spare)
+    }
+
+    /// Memory of a merge without blocks to spare, which are for reading ahead: held records are not read.
+    fn last_merge_memory(&self, runs: &[Run], held_bytes: usize) -> usize {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
-        let others = self.budget.output_blocks * self.budget.block + held_bytes;
-        let others = others + self.bench_bytes(runs, block) + self.key_bytes(runs);
+        let others = held_bytes + self.bench_bytes(runs, block) + self.key_bytes(runs);
         self.budget.streams().saturating_sub(others)
     }
 

@@ -7,7 +7,7 @@
 //! Inputs that look sorted by a few samples are sorted by runs and merges, which writes little of them.
 
 use ascot_bowtie::schedule::Staircase;
-use ascot_io::{PAGE_BYTES, ahead_bytes};
+use ascot_io::ahead_bytes;
 use ascot_model::checkpoints::merge_checkpoint_bytes;
 use ascot_model::disk_use::DiskUse;
 use ascot_model::host::{HostProfile, RecordClass, RecordKind};
@@ -25,7 +25,7 @@ use crate::plan::budget::{
 };
 use crate::plan::lengths::{Lengths, padded, padded_apart};
 use crate::plan::simulated::{Buffers, count_switches};
-use crate::read::{Inputs, PART_AHEAD_BLOCKS, carry_bytes};
+use crate::read::{Inputs, PART_AHEAD_BLOCKS, carry_bytes, filled_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
 use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 
@@ -220,9 +220,9 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
-    /// Bytes of records of a chunk, which begins with space for the record that the chunk before it cut off.
+    /// Bytes of records of a chunk.
     fn filled_bytes(&self, chunks: &ChunkShare) -> usize {
-        chunks.bytes - carry_bytes(chunks.bytes, self.records.record_bytes()) - PAGE_BYTES
+        filled_bytes(chunks.bytes, self.records)
     }
 
     /// Ways to hold the end of the input beside the parts of a distribution. Each leaves another share of the memory

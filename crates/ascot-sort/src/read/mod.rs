@@ -22,4 +22,6 @@ pub(crate) use open::{
     refuse_unless_text,
 };
 pub(crate) use part_stream::{PART_AHEAD_BLOCKS, part_ahead_bytes};
-pub(crate) use record_reader::{LongRecord, Patience, PlacedChunk, RecordCutter, RecordReader, carry_bytes};
+pub(crate) use record_reader::{
+    LongRecord, Patience, PlacedChunk, RecordCutter, RecordReader, carry_bytes, filled_bytes,
+};

@@ -50,6 +50,13 @@ pub fn carry_bytes(chunk_bytes: usize, record_bytes: Option<usize>) -> usize {
     record_bytes.map_or(max, |len| len.next_multiple_of(PAGE_BYTES).min(max))
 }
 
+/// Bytes that are read into a buffer of `chunk_bytes`; the others are for the carry and for the bytes that complete a
+/// last record.
+pub fn filled_bytes(chunk_bytes: usize, records: &(impl RecordEnds + ?Sized)) -> usize {
+    let completion = if records.completion().is_some() { PAGE_BYTES } else { 0 };
+    chunk_bytes - carry_bytes(chunk_bytes, records.record_bytes()) - completion
+}
+
 /// Bytes of an input that ends where a read is short.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -184,6 +191,11 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
         Ok(added.len())
     }
 
+    /// Whether the bytes of an input can be read again.
+    fn is_read_again(&self, input: usize) -> bool {
+        !self.spilled && self.inputs.get(input).is_some_and(|file| file.path().is_some())
+    }
+
     /// Moves on to the next input.
     pub fn next_input(&mut self) {
         self.at = InputPosition { input: self.at.input + 1, ..InputPosition::default() };
@@ -236,8 +248,8 @@ pub struct PlacedChunk {
     pub input: usize,
     /// The last chunk of this input.
     pub ends_input: bool,
-    /// Its byte range in a file that can be read again.
-    pub span: Option<Span>,
+    /// Its byte ranges in files that can be read again, in order; none if it has bytes of other inputs.
+    pub spans: Vec<Span>,
     /// It is one long record, so there is nothing to sort.
     pub long: bool,
 }
@@ -349,9 +361,8 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Waits until memory holds the next part. Otherwise a part would be read in two turns, the second after a write.
     fn wait_for_part(&self, starving: Starving<'_>) {
         let Some(bytes) = self.cutter.file().and_then(|file| file.size) else { return };
-        let carry = carry_bytes(self.chunks.chunk_bytes(), self.cutter.records.record_bytes());
-        let filled = (self.chunks.chunk_bytes() - carry - PAGE_BYTES) as u64;
-        self.chunks.wait_for(bytes.div_ceil(filled) as usize + self.beside_part, starving);
+        let filled = filled_bytes(self.chunks.chunk_bytes(), &*self.cutter.records);
+        self.chunks.wait_for(bytes.div_ceil(filled as u64) as usize + self.beside_part, starving);
     }
 
     fn lease(&mut self, starving: Starving<'_>) -> Result<Lease, SortError> {
@@ -370,8 +381,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let carry = carry_bytes(lease.bytes().len(), self.cutter.records.record_bytes());
             let left = open.to_ask.unwrap_or(0);
-            // A page is kept for the bytes that complete a last record.
-            let max_bytes = (lease.bytes().len() - carry - PAGE_BYTES) as u64;
+            let max_bytes = filled_bytes(lease.bytes().len(), &*self.cutter.records) as u64;
             let stop = self.stops_after.map_or(max_bytes, |stop| stop.next_multiple_of(PAGE_BYTES as u64));
             let asked = left.min(max_bytes).min(stop);
             self.stops_after = self.stops_after.map(|stop| stop.saturating_sub(asked));
@@ -407,10 +417,6 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         self.cutter.at.offset += (end - start) as u64;
         let mut fill = self.join_carry(lease, carry + start..carry + end, starving)?;
         fill.ends = last && !self.go_on_where_grown()?;
-        let again = !self.cutter.spilled && self.cutter.file().is_some_and(|file| file.path().is_some());
-        let InputPosition { input, offset, .. } = self.cutter.at;
-        let offset = offset - fill.bytes.len() as u64;
-        fill.from = again.then_some(InputPosition { input, offset, record: 0 });
         Ok(fill)
     }
 
@@ -456,10 +462,17 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Cuts off the whole records; the input lacks the last `added` bytes.
     fn cut(&mut self, fill: &mut Fill, added: usize) -> Result<(), SortError> {
         let left = &fill.lease.bytes()[fill.cut..fill.bytes.end];
-        let InputPosition { input, record, .. } = self.cutter.at;
-        let cut = self.cutter.cut(left, left.len() - added)?;
+        let held = left.len() - added;
+        let InputPosition { input, record, offset } = self.cutter.at;
+        let again = self.cutter.is_read_again(input);
+        let cut = self.cutter.cut(left, held)?;
         if cut.records > 0 && fill.starts.last().is_none_or(|start| start.input != input) {
             fill.starts.push(InputStart { at: fill.records, input, before: record });
+        }
+        if cut.records > 0 {
+            let offset = offset.saturating_sub(held as u64);
+            let len = (cut.bytes - added) as u64;
+            fill.note(again.then_some(Span { input, offset, len, unfinished: added > 0 }));
         }
         fill.cut += cut.bytes;
         fill.records += cut.records;
@@ -487,7 +500,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
     /// Takes the whole records off as a chunk, and keeps the rest as the carry.
     fn deliver(&mut self, fill: Fill) -> Result<PlacedChunk, SortError> {
         let rest = fill.cut..fill.bytes.end;
-        let span = fill.span();
+        let spans = fill.spans.unwrap_or_default();
         let bytes = fill.bytes.start..fill.cut;
         let ends_input = rest.is_empty() && self.open.is_none();
         let at = self.cutter.at;
@@ -496,7 +509,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         self.cutter.carry = fill.lease.bytes()[rest].to_vec();
         let chunk = RawChunk { lease: fill.lease, bytes, spilled: self.cutter.spilled, grouping: None };
         let Fill { records, starts, added, .. } = fill;
-        Ok(PlacedChunk { chunk, end, records, starts, added, input, ends_input, span, long: false })
+        Ok(PlacedChunk { chunk, end, records, starts, added, input, ends_input, spans, long: false })
     }
 }
 
@@ -510,8 +523,8 @@ struct Fill {
     records: usize,
     /// The start of the records of each input.
     starts: Vec<InputStart>,
-    /// The position of its first byte, if its bytes come from one file that can be read again.
-    from: Option<InputPosition>,
+    /// The byte ranges of its whole records, if all can be read again.
+    spans: Option<Vec<Span>>,
     /// Bytes that complete the last records of inputs.
     added: usize,
     /// The input ends here, and its last record is not completed yet.
@@ -522,22 +535,36 @@ impl Fill {
     /// Uncut `bytes` of a buffer.
     fn new(lease: Lease, bytes: Range<usize>) -> Self {
         let cut = bytes.start;
-        Fill { lease, cut, bytes, records: 0, starts: Vec::new(), from: None, added: 0, ends: false }
+        Fill {
+            lease,
+            cut,
+            bytes,
+            records: 0,
+            starts: Vec::new(),
+            spans: Some(Vec::new()),
+            added: 0,
+            ends: false,
+        }
     }
 
     /// Leaves out the first `count` bytes; nothing is cut yet.
     fn skip(&mut self, count: usize) {
         self.bytes.start += count;
         self.cut = self.bytes.start;
-        if let Some(from) = &mut self.from {
-            from.offset += count as u64;
-        }
     }
 
-    /// The byte range of its whole records.
-    fn span(&self) -> Option<Span> {
-        let InputPosition { input, offset, .. } = self.from?;
-        let len = (self.cut - self.bytes.start - self.added) as u64;
-        Some(Span { input, offset, len, unfinished: self.added > 0 })
+    /// Notes the byte range of records that were cut off; none: they cannot be read again.
+    fn note(&mut self, span: Option<Span>) {
+        match (&mut self.spans, span) {
+            (spans, None) => *spans = None,
+            (Some(spans), Some(span)) => match spans.last_mut() {
+                Some(last) if last.input == span.input => {
+                    last.len += span.len;
+                    last.unfinished = span.unfinished;
+                }
+                _ => spans.push(span),
+            },
+            (None, Some(_)) => {}
+        }
     }
 }

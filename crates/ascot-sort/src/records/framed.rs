@@ -23,6 +23,9 @@ use crate::resources::Lease;
 /// Maximum number of records sorted at a time; a chunk with more becomes several.
 const MAX_RECORDS: usize = 1 << 20;
 
+/// Length from which on all records of a chunk are sorted at a time, bytes. The lengths of lines are not known before.
+const SHORT_RECORD_BYTES: usize = 16;
+
 /// Records that are framed and summed at a time: they stay in the processor's cache.
 const FRAMED_AT_ONCE: usize = 1024;
 
@@ -82,8 +85,10 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         Framed { min_body: bytes, ..self }
     }
 
-    fn max_records(chunk_bytes: usize) -> usize {
-        (chunk_bytes / 16).clamp(4096, MAX_RECORDS)
+    /// Records that are sorted at once in a chunk: all of them if they have one length, or are not very short.
+    fn max_records(&self, chunk_bytes: usize) -> usize {
+        let shortest = self.framing.fixed_len().unwrap_or(SHORT_RECORD_BYTES).max(SHORT_RECORD_BYTES);
+        (chunk_bytes / shortest).clamp(4096, MAX_RECORDS)
     }
 
     fn end(&self, bytes: &[u8], start: usize) -> usize {
@@ -338,14 +343,14 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     type Scratch = FramedScratch;
 
     fn scratch(&self, chunk_bytes: usize) -> FramedScratch {
-        let records = Self::max_records(chunk_bytes);
+        let records = self.max_records(chunk_bytes);
         let chunk = ChunkScratch::with_capacity(records);
         let starts = vec![0; records];
         FramedScratch { chunk, starts, misfits: ChunkMisfits::default() }
     }
 
     fn scratch_bytes(&self, chunk_bytes: usize) -> usize {
-        let records = Self::max_records(chunk_bytes);
+        let records = self.max_records(chunk_bytes);
         ascot_record::chunk::scratch_bytes(records) + records * size_of::<u32>()
     }
 

@@ -1,8 +1,9 @@
 //! Memory for records on their way through a pass: leases of buffers that return to their pool when dropped.
 //!
 //! A [`ChunkPool`] lends buffers of one size, allocated from the job's pool when first needed
-//! and reused afterwards. A record that does not fit one grows in memory of its own ([`Long`]), for
-//! which free buffers are released. Their total never exceeds the pool's share.
+//! and reused afterwards. A chunk that fills little of one, at the end of an input, gets a buffer of its own size, and a
+//! record that does not fit one grows in memory of its own ([`Long`]); free buffers are released for these. Their total
+//! never exceeds the pool's share.
 //!
 //! Invariant: only one thread of a pass waits for memory, the reader. The buffers that it passes on
 //! return without needing more memory, so the wait ends.
@@ -18,8 +19,8 @@ struct Shelf {
     free: Vec<Buf>,
     /// Number of buffers of the common size in existence.
     made: usize,
-    /// Bytes of long records.
-    long: usize,
+    /// Bytes of buffers of other sizes, and of long records.
+    odd: usize,
     /// Bytes that a thread waits for.
     wanted: usize,
     /// Whether buffers return to the job's pool instead of being kept for reuse.
@@ -40,9 +41,12 @@ struct Inner {
 /// Number of chunks being read at once.
 pub const CHUNKS_READ: usize = 3;
 
-/// Number of chunks that cannot hold records until the end of the input is sorted: those being read, and the copy of
-/// one that is sorted.
-pub const HELD_FREE_CHUNKS: usize = CHUNKS_READ + 1;
+/// Number of chunks that cannot hold records until the end of the input is sorted: the copy of the last that is sorted.
+/// The chunks being read then are among those that hold records.
+pub const HELD_FREE_CHUNKS: usize = 1;
+
+/// Inverse of the share of a buffer that a chunk must leave empty to get one of its own size.
+const EMPTY_SHARE: usize = 8;
 
 /// Buffers of one size for chunks.
 #[derive(Clone)]
@@ -56,8 +60,8 @@ pub struct Lease {
     /// The memory before and after the part that is lent.
     around_lent: Option<(Buf, Buf)>,
     home: Option<Arc<Inner>>,
-    /// Bytes of a long record's memory; 0 for a buffer of the common size.
-    long: usize,
+    /// Bytes of a buffer of another size, or of a long record's memory; 0 for a buffer of the common size.
+    odd: usize,
     /// A block that is freed together with the buffer.
     _block: Option<Buf>,
     _held: Option<Held>,
@@ -77,7 +81,7 @@ impl ChunkPool {
     /// At most `max_chunks` buffers of `chunk_bytes` each, from `pool`. Buffers and long records take at most `share`
     /// bytes.
     pub fn new(pool: &Pool, chunk_bytes: usize, max_chunks: usize, share: usize) -> Self {
-        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, long: 0, wanted: 0, closed: false });
+        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, odd: 0, wanted: 0, closed: false });
         let pool = pool.clone();
         let inner = Inner {
             pool,
@@ -112,7 +116,7 @@ impl ChunkPool {
         let shelf = self.inner.lock();
         let asked = shelf.wanted;
         let budget = self.inner.share;
-        let used = shelf.made * self.inner.chunk_bytes + shelf.long;
+        let used = shelf.made * self.inner.chunk_bytes + shelf.odd;
         PoolError::OverBudget { purpose: "chunks of records", asked, used, budget }
     }
 
@@ -129,12 +133,54 @@ impl ChunkPool {
         }
     }
 
+    /// A buffer for a chunk of `bytes`, which is of the common size or smaller; calls `starving` before it waits for
+    /// memory.
+    pub fn take_fitting(&self, bytes: usize, starving: Starving<'_>) -> Result<Lease, PoolError> {
+        let Some(bytes) = self.smaller(bytes) else { return self.take_for(starving) };
+        let mut shelf = self.inner.lock();
+        loop {
+            if let Some(lease) = self.find_smaller(&mut shelf, bytes)? {
+                shelf.wanted = 0;
+                return Ok(lease);
+            }
+            if !self.inner.release_free(&mut shelf) {
+                shelf = self.inner.wait(shelf, bytes, starving);
+            }
+        }
+    }
+
+    /// A buffer for a chunk of `bytes` that is smaller than those of the common size, if there is memory for it.
+    pub fn try_take_smaller(&self, bytes: usize) -> Option<Lease> {
+        self.find_smaller(&mut self.inner.lock(), self.smaller(bytes)?).ok().flatten()
+    }
+
+    /// The size of a buffer for a chunk of `bytes`, if one of the common size would be rather empty.
+    fn smaller(&self, bytes: usize) -> Option<usize> {
+        let common = self.inner.chunk_bytes;
+        Some(bytes.next_multiple_of(PAGE_BYTES)).filter(|&bytes| bytes + common / EMPTY_SHARE <= common)
+    }
+
+    fn find_smaller(&self, shelf: &mut Shelf, bytes: usize) -> Result<Option<Lease>, PoolError> {
+        if self.inner.left(shelf) < bytes {
+            return Ok(None);
+        }
+        match self.inner.pool.region(bytes, "a small chunk of records") {
+            Ok(buf) => {
+                shelf.odd += buf.len();
+                let odd = buf.len();
+                Ok(Some(Lease::new(&self.inner, buf, odd)))
+            }
+            Err(PoolError::OverBudget { .. }) => Ok(None),
+            Err(refused) => Err(refused),
+        }
+    }
+
     /// Waits until this many buffers are free, or all of the pool; calls `starving` before it waits.
     pub fn wait_for(&self, chunks: usize, starving: Starving<'_>) {
         let mut shelf = self.inner.lock();
         loop {
             let free = self.inner.free(&shelf);
-            let lent = (shelf.made - shelf.free.len()) * self.inner.chunk_bytes + shelf.long;
+            let lent = (shelf.made - shelf.free.len()) * self.inner.chunk_bytes + shelf.odd;
             let wanted = (chunks.saturating_mul(self.inner.chunk_bytes)).min(free + lent);
             if free >= wanted {
                 shelf.wanted = 0;
@@ -193,9 +239,16 @@ impl Inner {
         self.left(shelf).min(self.pool.available()) + shelf.free.len() * self.chunk_bytes
     }
 
+    /// Returns a free buffer to the job's pool; false if there is none.
+    fn release_free(&self, shelf: &mut Shelf) -> bool {
+        let released = shelf.free.pop().is_some();
+        shelf.made -= usize::from(released);
+        released
+    }
+
     /// Unused bytes of the share.
     fn left(&self, shelf: &Shelf) -> usize {
-        self.share.saturating_sub(shelf.made * self.chunk_bytes + shelf.long)
+        self.share.saturating_sub(shelf.made * self.chunk_bytes + shelf.odd)
     }
 
     /// Records the bytes that are needed, and waits until memory is returned.
@@ -228,11 +281,10 @@ impl Long {
                 false => None,
             };
             if memory.len() > before {
-                shelf.long += memory.len() - before;
+                shelf.odd += memory.len() - before;
                 break;
             }
-            if shelf.free.pop().is_some() {
-                shelf.made -= 1;
+            if self.home.release_free(&mut shelf) {
                 continue;
             }
             if let Some(PoolError::Refused { .. }) = refused {
@@ -266,7 +318,7 @@ impl Long {
         memory.shrink_to(self.len);
         let long = memory.len();
         let home = Arc::clone(&self.home);
-        home.lock().long -= before - long;
+        home.lock().odd -= before - long;
         home.returned.notify_all();
         Lease::new(&home, memory.into_buf(), long)
     }
@@ -277,21 +329,21 @@ impl Drop for Long {
         let Some(memory) = self.memory.take() else { return };
         let bytes = memory.len();
         drop(memory);
-        self.home.lock().long -= bytes;
+        self.home.lock().odd -= bytes;
         self.home.returned.notify_all();
     }
 }
 
 impl Lease {
-    fn new(home: &Arc<Inner>, buf: Buf, long: usize) -> Self {
+    fn new(home: &Arc<Inner>, buf: Buf, odd: usize) -> Self {
         let held = home.holders.taken();
         let home = Some(Arc::clone(home));
-        Lease { buf: Some(buf), around_lent: None, home, long, _block: None, _held: Some(held) }
+        Lease { buf: Some(buf), around_lent: None, home, odd, _block: None, _held: Some(held) }
     }
 
     /// A buffer from outside a chunk pool: a block that returns to its own pool, or plain memory.
     pub fn plain(buf: Buf) -> Self {
-        Lease { buf: Some(buf), around_lent: None, home: None, long: 0, _block: None, _held: None }
+        Lease { buf: Some(buf), around_lent: None, home: None, odd: 0, _block: None, _held: None }
     }
 
     /// For a record assembled from blocks: it holds the last `block`, so that dropping the record frees a block, as
@@ -337,14 +389,14 @@ impl Drop for Lease {
         let buf = self.buf.take();
         let mut shelf = home.lock();
         match buf {
-            Some(buf) if self.long == 0 && !shelf.closed => shelf.free.push(buf),
-            buf if self.long == 0 => {
+            Some(buf) if self.odd == 0 && !shelf.closed => shelf.free.push(buf),
+            buf if self.odd == 0 => {
                 drop(buf);
                 shelf.made -= 1;
             }
             long => {
                 drop(long);
-                shelf.long -= self.long;
+                shelf.odd -= self.odd;
             }
         }
         drop(shelf);
@@ -367,6 +419,30 @@ mod tests {
         drop(leases);
         assert!(chunks.try_take().is_some());
         assert_eq!(pool.used(), 3 * MIB, "buffers are kept for reuse");
+    }
+
+    #[test]
+    fn a_small_chunk_takes_no_more_than_its_pages() {
+        let pool = Pool::new(3 * MIB);
+        let chunks = ChunkPool::new(&pool, MIB, 3, MIB * 3);
+        drop((0..3).map(|_| chunks.take_for(&|| ()).unwrap()).collect::<Vec<_>>());
+        let small: Vec<Lease> = (0..9).map(|_| chunks.take_fitting(300_000, &|| ()).unwrap()).collect();
+        assert!(small.iter().all(|lease| lease.bytes().len() == 303_104));
+        assert!(pool.used() <= 3 * MIB, "buffers of the common size were released for them");
+        assert!(chunks.try_take_smaller(500_000).is_none());
+        assert!(chunks.try_take_smaller(MIB - 1).is_none(), "it needs one of the common size");
+        std::thread::scope(|scope| {
+            let (waits, told) = std::sync::mpsc::channel();
+            let taken = scope.spawn({
+                let chunks = chunks.clone();
+                move || chunks.take_fitting(600_000, &|| waits.send(()).expect("somebody listens"))
+            });
+            told.recv().expect("it waits");
+            assert!(chunks.starves());
+            drop(small);
+            assert_eq!(taken.join().expect("no panic").expect("memory").bytes().len(), 602_112);
+        });
+        assert_eq!(chunks.take_fitting(MIB - 1, &|| ()).unwrap().bytes().len(), MIB);
     }
 
     #[test]

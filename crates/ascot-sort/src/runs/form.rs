@@ -33,8 +33,8 @@ use crate::resources::ChunkPool;
 pub struct RunBuffer {
     /// The sorted chunks, each a separate source, in input order.
     pub sources: Vec<Vec<Segment>>,
-    /// The byte range of each source in a file, if known.
-    pub spans: Vec<Option<Span>>,
+    /// The byte ranges of each source in files, if known.
+    pub spans: Vec<Vec<Span>>,
     /// Records in it.
     pub records: u64,
     /// Their bytes.
@@ -104,15 +104,23 @@ pub fn sort_run_buffers<R: Records>(
             let mut scratch = records.scratch(memory.chunks.chunk_bytes());
             move |mut work: ChunkWork| {
                 work.placed.chunk.grouping = grouping.and_then(|bounds| bounds(work.placed.input));
-                sort_chunk(&**records, work, &mut scratch)
+                sort_chunk(&**records, work, &memory.chunks, &mut scratch)
             }
         },
         |sorted| Collector { records, memory, gather, chunks: VecDeque::new() }.collect(sorted, take),
     )
 }
 
-fn sort_chunk<R: Records>(records: &R, work: ChunkWork, scratch: &mut R::Scratch) -> SortedChunk {
-    let ChunkWork { placed, out } = work;
+fn sort_chunk<R: Records>(
+    records: &R,
+    work: ChunkWork,
+    chunks: &ChunkPool,
+    scratch: &mut R::Scratch,
+) -> SortedChunk {
+    let ChunkWork { mut placed, out } = work;
+    if !placed.long && out.is_none() {
+        placed.chunk = compact(placed.chunk, chunks);
+    }
     let mut sum = RecordSum::new();
     let bytes = placed.chunk.bytes.len() as u64;
     clocks::count(bytes);
@@ -134,8 +142,16 @@ fn sort_chunk<R: Records>(records: &R, work: ChunkWork, scratch: &mut R::Scratch
         end: placed.end,
         input: placed.input,
         ends_input: placed.ends_input,
-        span: placed.span,
+        spans: placed.spans,
     }
+}
+
+/// A chunk that is sorted where it is, in a smaller buffer if its own would be rather empty.
+fn compact(chunk: RawChunk, chunks: &ChunkPool) -> RawChunk {
+    let Some(mut lease) = chunks.try_take_smaller(chunk.bytes.len()) else { return chunk };
+    let bytes = 0..chunk.bytes.len();
+    lease.bytes_mut()[bytes.clone()].copy_from_slice(&chunk.lease.bytes()[chunk.bytes.clone()]);
+    RawChunk { lease, bytes, ..chunk }
 }
 
 /// A chunk of one record.
@@ -158,7 +174,14 @@ struct SortedChunk {
     end: InputPosition,
     input: usize,
     ends_input: bool,
-    span: Option<Span>,
+    spans: Vec<Span>,
+}
+
+impl SortedChunk {
+    /// Bytes of its buffer.
+    fn memory(&self) -> u64 {
+        self.parts.first().map_or(0, |part| part.lease.bytes().len()) as u64
+    }
 }
 
 /// Gathers sorted chunks into run buffers.
@@ -210,19 +233,19 @@ impl<R: Records> Collector<'_, R> {
             // The last chunks make one run buffer, once all of them are sorted.
             return Ok(sorted.all_taken().then_some(count));
         }
-        let full = self.memory.run_buffer_chunks;
         if let Some(spilled) = self.to_spill() {
             return Ok(Some(spilled));
         }
+        let full = self.full();
         Ok(match self.gather {
-            Gather::Buffers if count >= full => Some(full),
+            Gather::Buffers if full.is_some() => full,
             // The reader waits for memory that no chunk holds.
             _ if count == 0 && starves => return Err(self.memory.chunks.too_few().into()),
             _ if starves => {
                 if matches!(self.gather, Gather::AllThatFits) {
                     self.gather = Gather::Buffers;
                 }
-                Some(count.min(full))
+                Some(full.unwrap_or(count))
             }
             _ => None,
         })
@@ -233,17 +256,22 @@ impl<R: Records> Collector<'_, R> {
     fn to_spill(&self) -> Option<usize> {
         let Gather::Holding { left_bytes, held_bytes } = self.gather else { return None };
         let over_bytes = left_bytes.checked_sub(held_bytes).filter(|&over| over > 0)?;
-        let full = self.memory.run_buffer_chunks;
-        let over = self.chunks_of(over_bytes);
-        if self.chunks.len() >= full { Some(full.min(over.unwrap_or(full))) } else { over }
+        let over = self.first_with(over_bytes, |chunk| chunk.bytes);
+        self.full().map(|full| full.min(over.unwrap_or(full))).or(over)
     }
 
-    /// Number of the first chunks that together have `bytes` of records, if these are ready.
-    fn chunks_of(&self, bytes: u64) -> Option<usize> {
+    /// Number of the first chunks that make a full run buffer, if these are ready.
+    fn full(&self) -> Option<usize> {
+        let memory = self.memory.run_buffer_chunks * self.memory.chunks.chunk_bytes();
+        self.first_with(memory as u64, SortedChunk::memory)
+    }
+
+    /// Number of the first chunks of which `bytes` add up to `wanted`, if these are ready.
+    fn first_with(&self, wanted: u64, bytes: impl Fn(&SortedChunk) -> u64) -> Option<usize> {
         let mut sum = 0;
         let before = self.chunks.iter().position(|chunk| {
-            sum += chunk.bytes;
-            sum >= bytes
+            sum += bytes(chunk);
+            sum >= wanted
         });
         before.map(|before| before + 1)
     }
@@ -268,18 +296,21 @@ impl<R: Records> Collector<'_, R> {
     }
 }
 
-/// The byte range in a file of each part of a chunk. Records so short that a chunk has too many of them are sorted in
-/// several parts, which follow one another in the input.
-fn spans_of(chunk: &SortedChunk) -> Vec<Option<Span>> {
-    let (Some(span), Some(first)) = (chunk.span, chunk.parts.first()) else {
-        return vec![None; chunk.parts.len()];
+/// The byte ranges in files of each part of a chunk. Records so short that a chunk has too many of them are sorted in
+/// several parts, which follow one another in the input; if that is several inputs, these ranges are not known.
+fn spans_of(chunk: &SortedChunk) -> Vec<Vec<Span>> {
+    if chunk.parts.len() == 1 {
+        return vec![chunk.spans.clone()];
+    }
+    let (&[span], Some(first)) = (&chunk.spans[..], chunk.parts.first()) else {
+        return vec![Vec::new(); chunk.parts.len()];
     };
     let end = span.offset + span.len;
     let span_of = |part: &Arc<Sorted>| {
         let offset = span.offset + (part.bytes.start - first.bytes.start) as u64;
         // The terminator of an unfinished record is not in the file.
         let len = (part.bytes.len() as u64).min(end.saturating_sub(offset));
-        Span { offset, len, unfinished: span.unfinished && offset + len == end, ..span }
+        vec![Span { offset, len, unfinished: span.unfinished && offset + len == end, ..span }]
     };
-    chunk.parts.iter().map(|part| Some(span_of(part))).collect()
+    chunk.parts.iter().map(span_of).collect()
 }

@@ -53,6 +53,25 @@ impl Span {
     }
 }
 
+impl InputChunk {
+    /// All records of a chunk with these byte ranges; none without any.
+    pub fn of(spans: &[Span]) -> Option<InputChunk> {
+        let (&span, others) = spans.split_first()?;
+        Some(InputChunk { span, others: others.to_vec(), lo: None, hi: None })
+    }
+
+    /// The records of a chunk of one input with keys from `lo` to below `hi`.
+    pub fn between(span: Span, lo: Option<Vec<u8>>, hi: Option<Vec<u8>>) -> InputChunk {
+        InputChunk { span, others: Vec::new(), lo, hi }
+    }
+
+    /// Bytes of a buffer that holds the chunk. The other ranges follow the first without a gap.
+    pub fn buffer_bytes(&self) -> usize {
+        let others: usize = self.others.iter().map(|span| span.len as usize + COMPLETION_BYTES).sum();
+        self.span.buffer_bytes() + others.next_multiple_of(PAGE_BYTES)
+    }
+}
+
 /// Shared memory for sorting chunks.
 pub struct Bench<R: Records> {
     scratch: Mutex<R::Scratch>,
@@ -199,6 +218,39 @@ impl<R: Records> ChunkInput<R> {
         Ok(())
     }
 
+    /// Reads a range to position `at` of `buf`, and waits for it: only resumed jobs read chunks of several inputs.
+    /// Returns where it ends.
+    fn append(&self, span: &Span, buf: &mut Buf, at: usize) -> Result<usize, IoError> {
+        let len = span.len as usize;
+        let end = at + len;
+        if end + COMPLETION_BYTES > buf.len() {
+            return Err(self.changed(span));
+        }
+        let (path, in_file) = self.in_file(span);
+        let mut area = buf.split_off(at);
+        // Whole pages would be read from a page boundary on.
+        let rest = area.split_off(len + usize::from(len.is_multiple_of(PAGE_BYTES)));
+        let mut stream = self.disk.open_read(&path, in_file.opened(), "input")?;
+        stream.begin(area)?;
+        let Filled { buf: mut area, start, end: read } = stream.complete()?;
+        if start > 0 || read < len {
+            return Err(self.changed(span));
+        }
+        rejoin(&mut area, rest);
+        rejoin(buf, area);
+        Ok(end)
+    }
+
+    /// Completes the last record of a range, `bytes` of `buf`; returns where it ends.
+    fn completed(&self, span: &Span, buf: &mut Buf, bytes: Range<usize>) -> usize {
+        let (true, Some(file)) = (span.unfinished, self.inputs.get(span.input)) else { return bytes.end };
+        let last = buf[bytes.clone()].last().copied();
+        let completion = file.completion(self.records.completion(), last).unwrap_or_default();
+        let end = bytes.end + completion.len();
+        buf[bytes.end..end].copy_from_slice(&completion);
+        end
+    }
+
     /// The oldest request, once it is read.
     fn read(&mut self) -> Result<Option<Read>, IoError> {
         let Some(Begun { mut stream, rest }) = self.begun.pop_front() else { return Ok(None) };
@@ -246,6 +298,11 @@ impl<R: Records> ChunkInput<R> {
     }
 }
 
+/// Rejoins a buffer with the part that was split off it.
+fn rejoin(buf: &mut Buf, rest: Buf) {
+    assert!(buf.unsplit(rest).is_ok(), "the two parts of one buffer rejoin");
+}
+
 impl<R: Records> BlockInput for ChunkInput<R> {
     type Block = RunBlock;
 
@@ -262,19 +319,16 @@ impl<R: Records> BlockInput for ChunkInput<R> {
         let Some(Read { filled, rest }) = self.next_read()? else { return Ok(Completed::Ended) };
         let Filled { mut buf, start, end } = filled;
         self.ask()?;
-        let span = self.chunks[self.block].span;
+        let InputChunk { span, others, .. } = self.chunks[self.block].clone();
         let mut bytes = start..start + span.len as usize;
         if bytes.end > end {
             return Err(self.changed(&span));
         }
-        let rejoined = buf.unsplit(rest).is_ok();
-        assert!(rejoined, "the two parts of one buffer rejoin");
-        if let (true, Some(file)) = (span.unfinished, self.inputs.get(span.input)) {
-            let last = buf[bytes.clone()].last().copied();
-            let completion = file.completion(self.records.completion(), last).unwrap_or_default();
-            let end = bytes.end + completion.len();
-            buf[bytes.end..end].copy_from_slice(&completion);
-            bytes.end = end;
+        rejoin(&mut buf, rest);
+        bytes.end = self.completed(&span, &mut buf, bytes.clone());
+        for other in &others {
+            let end = self.append(other, &mut buf, bytes.end)?;
+            bytes.end = self.completed(other, &mut buf, bytes.end..end);
         }
         let sorted = self.bench.sort(&*self.records, buf, bytes);
         let segment = sorted.map_err(|source| self.no_memory(&span, source))?;

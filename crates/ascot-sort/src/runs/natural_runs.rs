@@ -90,11 +90,10 @@ struct Referred {
     late: Vec<Vec<Segment>>,
 }
 
-/// Sorted chunk number `at`, if it lies in an input and is one sorted sequence.
+/// Sorted chunk number `at`, if it lies in one input and is one sorted sequence.
 fn chunk(buffer: &RunBuffer, at: usize) -> Option<(&Segment, Span)> {
-    let span = (*buffer.spans.get(at)?)?;
-    match buffer.sources.get(at)?.as_slice() {
-        [segment] if !segment.is_empty() => Some((segment, span)),
+    match (buffer.sources.get(at)?.as_slice(), buffer.spans.get(at)?.as_slice()) {
+        ([segment], &[span]) if !segment.is_empty() => Some((segment, span)),
         _ => None,
     }
 }
@@ -177,7 +176,7 @@ impl<B: Clone> Natural<B> {
             let key =
                 |bound: Option<B>, trims: bool| bound.filter(|_| trims).map(|bound| records.key_of(&bound));
             let chunk =
-                InputChunk { span, lo: key(lo, main.lo > segment.lo), hi: key(hi, main.hi < segment.hi) };
+                InputChunk::between(span, key(lo, main.lo > segment.lo), key(hi, main.hi < segment.hi));
             inner.push((chunk, main));
         }
         if self.backward {
@@ -250,16 +249,16 @@ impl Run {
         Run { input: Some(inputs), ..Run::default() }
     }
 
-    /// A run of one sorted chunk that memory holds. A resumed job reads its `span` of the inputs again; without a span
+    /// A run of one sorted chunk that memory holds. A resumed job reads its `spans` of the inputs again; without them
     /// the job cannot be resumed.
-    pub fn of_held_chunk<R: Records>(records: &R, source: &[Segment], span: Option<Span>) -> Run {
+    pub fn of_held_chunk<R: Records>(records: &R, source: &[Segment], spans: &[Span]) -> Run {
         let mut run = Run::from_input(false);
         run.bytes = source.iter().map(|segment| records.bytes_in(segment)).sum();
-        if let ([segment, ..], Some(span), Some(input)) = (source, span, &mut run.input) {
+        if let ([segment, ..], Some(chunk), Some(input)) = (source, InputChunk::of(spans), &mut run.input) {
             let start = records.offset_of(segment.lo) as usize;
             run.first_keys.push(records.first_prefix(&segment.sorted.record_bytes()[start..]));
-            run.block_bytes = span.buffer_bytes();
-            input.chunks.push(InputChunk { span, lo: None, hi: None });
+            run.block_bytes = chunk.buffer_bytes();
+            input.chunks.push(chunk);
         }
         run.close();
         run
@@ -274,7 +273,7 @@ impl Run {
             let start = records.offset_of(main.lo) as usize;
             self.first_keys.push(records.first_prefix(&main.sorted.record_bytes()[start..]));
             self.bytes += records.bytes_in(&main);
-            self.block_bytes = self.block_bytes.max(chunk.span.buffer_bytes());
+            self.block_bytes = self.block_bytes.max(chunk.buffer_bytes());
             input.chunks.push(chunk);
         }
         let keys = input.chunks.iter().flat_map(|chunk| chunk.lo.iter().chain(&chunk.hi));

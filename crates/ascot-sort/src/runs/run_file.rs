@@ -325,6 +325,9 @@ pub struct RunStart {
 pub struct InputChunk {
     /// Its byte range.
     pub span: Span,
+    /// Byte ranges of other inputs, which follow in the same chunk.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Span>,
     /// Smallest key that belongs to the run.
     pub lo: Option<Vec<u8>>,
     /// Smallest key after these that does not; none: no upper bound.

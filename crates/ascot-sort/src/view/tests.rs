@@ -416,7 +416,7 @@ fn a_view_takes_the_place_of_nothing() {
 
 #[test]
 fn more_than_a_thousand_runs_of_equal_records() {
-    const TIMES: usize = 400;
+    const TIMES: usize = 1100;
     let case = make(0, 6 << 20, 1 << 30, 11);
     let views = vec![case.view.clone(); TIMES];
     let joined = join_views(&views, Path::new("many")).expect("one order");

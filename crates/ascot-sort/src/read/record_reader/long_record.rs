@@ -93,7 +93,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
         }
         let LongRecord { memory, start, .. } = long;
         let bytes = 0..memory.bytes();
-        let span = self.span_of_long(before.input, start.offset, bytes.len(), added);
+        let spans = self.span_of_long(before.input, start.offset, bytes.len(), added).into_iter().collect();
         let spilled = self.cutter.spilled;
         let chunk = RawChunk { lease: memory.into_lease(), bytes, spilled, grouping: None };
         self.cutter.check_keys(chunk.record_bytes(), || start)?;
@@ -105,15 +105,14 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             starts: vec![InputStart { at: 0, input: before.input, before: before.record }],
             input: before.input,
             ends_input: self.cutter.at.input > before.input,
-            span,
+            spans,
             long: true,
         }))
     }
 
     /// The byte range of a long record, if it can be read again into a buffer of the common size.
     fn span_of_long(&self, input: usize, offset: u64, bytes: usize, added: usize) -> Option<Span> {
-        let again =
-            !self.cutter.spilled && self.cutter.inputs.get(input).is_some_and(|file| file.path().is_some());
+        let again = self.cutter.is_read_again(input);
         let fits = bytes + carry_bytes(self.chunks.chunk_bytes(), None) <= self.chunks.chunk_bytes();
         let len = (bytes - added) as u64;
         (again && fits).then_some(Span { input, offset, len, unfinished: added > 0 })

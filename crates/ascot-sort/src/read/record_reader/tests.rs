@@ -147,3 +147,47 @@ fn a_pipe_gives_all_of_its_records_wherever_it_ends() {
         assert_eq!(records, bytes.div_ceil(3), "{bytes} bytes");
     }
 }
+
+/// Files of lines of `sizes` bytes; every other one lacks the end of its last line.
+fn files_of(sizes: &[usize]) -> Vec<tempfile::NamedTempFile> {
+    let file_of = |(number, &size): (usize, &usize)| {
+        let line = |at: usize| format!("{number} {at} {}\n", "x".repeat(at * 7 % 90));
+        let mut text: String = (0..size / 20).map(line).collect();
+        text.truncate(text.floor_char_boundary(size));
+        let end = if number % 2 == 0 { "x" } else { "x\n" };
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), text.trim_end().to_owned() + end).unwrap();
+        file
+    };
+    sizes.iter().enumerate().map(file_of).collect()
+}
+
+/// The ranges are of one input or of several, and of inputs smaller and larger than a chunk.
+#[test]
+fn the_byte_ranges_of_a_chunk_are_its_bytes() {
+    let files = files_of(&[100, 70, 9_000, 30_000, 300_000, 5, 64_000, 66_000, 10, 200_000, 4_096, 40]);
+    let paths = files.iter().map(|file| Input::Path(file.path().into())).collect::<Vec<_>>();
+    let bytes: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file.path()).unwrap()).collect();
+    let pool = Pool::new(1 << 20);
+    let chunks = ChunkPool::new(&pool, 64 << 10, 8, pool.budget());
+    let inputs = Inputs::open(&paths).unwrap();
+    let disk = Disk::default();
+    let start = InputPosition::default();
+    let mut reader = RecordReader::new(&Arc::new(Lines), &disk, inputs, &chunks, start, &Cancel::new());
+    let mut several = 0;
+    let mut all = 0;
+    while let Some(chunk) = reader.next(&|| ()).unwrap() {
+        let mut read = Vec::new();
+        for span in &chunk.spans {
+            let range = span.offset as usize..(span.offset + span.len) as usize;
+            read.extend_from_slice(&bytes[span.input][range]);
+            read.extend(span.unfinished.then_some(b'\n'));
+        }
+        assert!(chunk.chunk.record_bytes() == read, "{:?}", chunk.spans);
+        several += usize::from(chunk.spans.len() > 1);
+        all += read.len();
+    }
+    let unfinished = bytes.iter().filter(|bytes| !bytes.ends_with(b"\n")).count();
+    assert_eq!(all, bytes.iter().map(Vec::len).sum::<usize>() + unfinished);
+    assert!(several >= 2, "some chunks are shared");
+}
