@@ -80,6 +80,11 @@ pub trait Framing: Copy + Send + Sync {
         None
     }
 
+    /// Whether [`Framing::end`] finds the end of a record from any byte of it, and not only from its start.
+    fn ends_from_anywhere(&self) -> bool {
+        false
+    }
+
     /// Bytes of every record, if all have the same length.
     fn fixed_len(&self) -> Option<usize> {
         None
@@ -172,6 +177,10 @@ impl Framing for LineFraming {
 
     fn completes(&self) -> Option<u8> {
         Some(self.0)
+    }
+
+    fn ends_from_anywhere(&self) -> bool {
+        true
     }
 
     /// One scan that counts costs less than one search per line.

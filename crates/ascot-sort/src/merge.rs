@@ -36,7 +36,7 @@ use ascot_model::stages;
 use crate::api::{Cancel, Result, SortError};
 use crate::records::{Merged, MergedBlock, Records, Rules, Segment, Side};
 use crate::runs::{RunBlock, RunStart};
-pub use threads::{CutRules, EmitThreads, cut_tasks};
+pub use threads::{BlockSum, CutRules, EmitThreads, cut_tasks};
 
 /// Takes the merged records of a merge, and may store its progress.
 pub trait MergeSink<I: BlockInput, O: BlockOutput = Writer> {

@@ -98,7 +98,7 @@ impl FlowJob<'_> {
         let fault = fault.lock().unpoisoned().take();
         let merged = result.map_err(|error| fault.unwrap_or(error))?;
         let mut sum = RecordSum::new();
-        bowtie.streams().for_each(|input| sum.combine(input.sum()));
+        bowtie.streams().for_each(|input| sum.combine(&input.sum()));
         if merged.out != sum {
             return Err(SortError::Checksum { read: sum, written: merged.out });
         }

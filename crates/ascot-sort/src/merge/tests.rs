@@ -279,3 +279,22 @@ proptest! {
         prop_assert!(at == values.len() || value(at) >= Some(b'c'));
     }
 }
+
+/// Blocks that threads add to a sum, which waits for all of them, also without any merge after them.
+#[test]
+fn threads_sum_up_the_records_of_blocks() {
+    let records = Arc::new(Framed::new(LINES, RangeOrder::whole(LINES, false)));
+    let pool = Pool::new(1 << 20);
+    let threads = EmitThreads::start(&records, &pool, 2, 4, EMIT_BLOCK_BYTES).expect("threads");
+    let place = || Unchecked { input: 0, name: String::new(), before: 0, offset: 0, breaks_order: false };
+    let sum = Arc::new(BlockSum::default());
+    let mut right = RecordSum::new();
+    for number in 0..300 {
+        let bytes: Vec<u8> = (0..number).flat_map(|line| format!("{number} {line}\n").into_bytes()).collect();
+        bytes.split_inclusive(|&byte| byte == b'\n').for_each(|line| right.add(line));
+        threads.sum(&block_of(&*records, &bytes, place()).sorted, &sum);
+    }
+    assert_eq!(sum.wait(), right);
+    sum.add(&right);
+    assert_eq!(sum.wait().count, 2 * right.count);
+}

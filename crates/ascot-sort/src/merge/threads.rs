@@ -6,20 +6,23 @@
 //!   source 1  [ .   | .   | .   ]      |: the splitters, quantiles of all samples
 //!              task 0  1     2
 //! ```
+//!
+//! They also sum up the records of blocks ([`BlockSum`]), so that the thread that reads and writes need not.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use ascot_io::threads::{Thread, spawn, start_some};
-use ascot_io::waits::{Need, receive, receive_looking};
-use ascot_io::{BlockPool, Buf, Pool};
+use ascot_io::waits::{Need, receive, receive_looking, wait_for};
+use ascot_io::{BlockPool, Buf, Pool, Unpoisoned};
+use ascot_record::checksum::RecordSum;
 use crossbeam_channel::{Receiver, Sender, unbounded};
 
 use crate::api::{Cancel, Result, SortError};
 use crate::records::unchecked::merge_unchecked;
-use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Task};
+use crate::records::{Emitter, Merged, MergedBlock, Message, Records, Rules, Segment, Side, Sorted, Task};
 
 /// Multiples of it, without their whole part, are evenly spread over 0 to 1, however many.
 const GOLDEN_RATIO: f64 = 0.618_033_988_749_894_9;
@@ -116,6 +119,8 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 enum Order {
     Merge(Work),
+    /// Sums up the records of a block.
+    Sum(Unsummed),
     /// Ends one thread.
     End,
 }
@@ -126,6 +131,48 @@ struct Work {
     send: Sender<Message>,
     /// Set when the rest of its run is not needed any more.
     stopped: Arc<AtomicBool>,
+}
+
+/// A block whose records are missing in a sum.
+struct Unsummed {
+    block: Arc<Sorted>,
+    sum: Arc<BlockSum>,
+}
+
+impl Drop for Unsummed {
+    fn drop(&mut self) {
+        self.sum.state.lock().unpoisoned().missing -= 1;
+        self.sum.added.notify_all();
+    }
+}
+
+/// The sum of the records of blocks, to which threads add them. They do so before they merge tasks that came later, so
+/// a block is in use no longer than its last task.
+#[derive(Default)]
+pub struct BlockSum {
+    state: Mutex<SumSoFar>,
+    added: Condvar,
+}
+
+#[derive(Default)]
+struct SumSoFar {
+    sum: RecordSum,
+    /// Number of blocks that are not added yet.
+    missing: usize,
+}
+
+impl BlockSum {
+    /// Adds a sum.
+    pub fn add(&self, sum: &RecordSum) {
+        self.state.lock().unpoisoned().sum.combine(sum);
+    }
+
+    /// The sum of all blocks, once they are added.
+    pub fn wait(&self) -> RecordSum {
+        let _waiting = wait_for("sums of records", Need::DATA, None);
+        let state = self.state.lock().unpoisoned();
+        self.added.wait_while(state, |state| state.missing > 0).unpoisoned().sum
+    }
 }
 
 /// Stops the tasks of a run, however the run ends: no thread then waits for a block any longer.
@@ -189,6 +236,13 @@ impl EmitThreads {
         self.threads.len()
     }
 
+    /// Lets a thread add the records of `block` to `sum`.
+    pub fn sum(&self, block: &Arc<Sorted>, sum: &Arc<BlockSum>) {
+        sum.state.lock().unpoisoned().missing += 1;
+        let unsummed = Unsummed { block: Arc::clone(block), sum: Arc::clone(sum) };
+        let _ = self.orders.as_ref().map(|orders| orders.send(Order::Sum(unsummed)));
+    }
+
     /// Merges `tasks`; `sink` gets their blocks in order. Returns the sums over all of them.
     pub fn run(
         &self,
@@ -248,8 +302,17 @@ fn sequence(
 }
 
 fn emit_thread<R: Records>(records: &R, orders: &Receiver<Order>, blocks: &BlockPool) {
-    while let Ok(Order::Merge(work)) = receive(orders, "tasks to merge", Need::WORK) {
-        let Work { task, rules, send, stopped } = work;
+    while let Ok(order) = receive(orders, "tasks to merge", Need::WORK) {
+        let Work { task, rules, send, stopped } = match order {
+            Order::Merge(work) => work,
+            Order::Sum(unsummed) => {
+                let mut sum = RecordSum::new();
+                records.sum(unsummed.block.record_bytes(), &mut sum);
+                unsummed.sum.add(&sum);
+                continue;
+            }
+            Order::End => break,
+        };
         let mut emitter = Emitter::new(blocks.clone(), send, stopped);
         let merged = if task.is_unchecked() {
             merge_unchecked(records, &task, rules, &mut emitter)

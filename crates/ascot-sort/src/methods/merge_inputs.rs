@@ -13,7 +13,7 @@ use ascot_record::checksum::RecordSum;
 
 use crate::api::{Output, Result, SortError};
 use crate::job::Job;
-use crate::merge::Merge;
+use crate::merge::{BlockSum, EmitThreads, Merge};
 use crate::methods::freeing_sink::Destination;
 use crate::plan::{MergeShare, inputs_want_runs, merge_fan_in, merge_inputs_in_long_runs};
 use crate::read::record_reader::CARRY_BYTES_MAX;
@@ -123,7 +123,7 @@ fn merge_range<R: Records>(
     let result = merge.run(&mut inputs, starts, into);
     let fault = fault.lock().unpoisoned().take();
     let sums = result.map_err(|error| fault.unwrap_or(error))?;
-    inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum));
+    inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum()));
     job.manifest.misfits.combine(&sums.misfits);
     job.merge_done(pass, range.len(), buffers);
     Ok(sums)
@@ -147,7 +147,9 @@ pub(crate) struct RawInput<R> {
     carry_bytes: usize,
     /// Memory of records that are cut by the start of a block, if there are no bytes before it.
     straddling: Option<BlockPool>,
-    sum: RecordSum,
+    /// The sum of the records read, which the merging threads work out.
+    sum: Arc<BlockSum>,
+    threads: Arc<EmitThreads>,
     /// Whether values that are not of their column's type are an error.
     strict: bool,
     header: bool,
@@ -165,6 +167,16 @@ pub(crate) fn straddling(pool: &Pool, share: MergeShare, blocks: usize) -> Resul
     }
     let region = pool.region(blocks * share.straddle_bytes, "records cut by blocks")?;
     Ok(Some(BlockPool::new(region, share.record_bytes())))
+}
+
+/// Where the records of a block are summed up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Summed {
+    /// On the merging threads, which keep the block a little longer. A merge of 1 GB of short lines takes 0.84 of the
+    /// time. Records of a fixed length cost too little for that.
+    OnThreads,
+    /// At once: the memory of the block is wanted for the next one.
+    Here,
 }
 
 /// The error that stopped an input.
@@ -194,7 +206,8 @@ impl<R: Records> RawInput<R> {
             long_given: Weak::new(),
             carry_bytes: share.carry_bytes,
             straddling: straddling.cloned(),
-            sum: RecordSum::new(),
+            sum: Arc::default(),
+            threads: Arc::clone(&job.emitters),
             strict: job.request.checks.strict,
             header: job.request.header,
             last: None,
@@ -204,13 +217,19 @@ impl<R: Records> RawInput<R> {
     }
 
     /// Sum of the records read.
-    pub(crate) fn sum(&self) -> &RecordSum {
-        &self.sum
+    pub(crate) fn sum(&self) -> RecordSum {
+        self.sum.wait()
     }
 
     /// The whole records in `bytes` of a buffer, if there are any; the rest is the carry. The input lacks the last
     /// `added` bytes.
-    fn segment_of(&mut self, mut lease: Lease, bytes: Range<usize>, added: usize) -> Result<Option<Segment>> {
+    fn segment_of(
+        &mut self,
+        mut lease: Lease,
+        bytes: Range<usize>,
+        added: usize,
+        summed: Summed,
+    ) -> Result<Option<Segment>> {
         let held = bytes.len() - added;
         let start = self.cutter.start_of(held);
         let cut = self.cutter.cut(&lease.bytes()[bytes.clone()], held)?;
@@ -227,8 +246,15 @@ impl<R: Records> RawInput<R> {
         }
         let records = &self.cutter.records;
         records.normalise(&mut lease.bytes_mut()[whole.clone()]);
-        records.sum(&lease.bytes()[whole.clone()], &mut self.sum);
         let sorted = self.unchecked_block(records.index(lease, whole), start);
+        let records = &self.cutter.records;
+        if summed == Summed::OnThreads && records.record_bytes().is_none() {
+            self.threads.sum(&sorted, &self.sum);
+        } else {
+            let mut sum = RecordSum::new();
+            records.sum(sorted.record_bytes(), &mut sum);
+            self.sum.add(&sum);
+        }
         if self.strict {
             self.refuse_misfits(&sorted)?;
         }
@@ -294,12 +320,12 @@ impl<R: Records> RawInput<R> {
         self.cutter.at.offset -= whole.len() as u64;
         let held = carry.len() + rest;
         if whole.is_empty() {
-            let last = self.segment_of(Lease::plain(place).holding(Some(buf)), 0..held, 0)?;
+            let last = self.segment_of(Lease::plain(place).holding(Some(buf)), 0..held, 0, Summed::Here)?;
             return Ok(self.next_block(last, None));
         }
-        let straddling = self.segment_of(Lease::plain(place), 0..held, 0)?;
+        let straddling = self.segment_of(Lease::plain(place), 0..held, 0, Summed::Here)?;
         self.cutter.at.offset += whole.len() as u64;
-        match self.segment_of(Lease::plain(buf), whole, 0)? {
+        match self.segment_of(Lease::plain(buf), whole, 0, Summed::OnThreads)? {
             Some(segment) => Ok(self.next_block(Some(segment), straddling)),
             None => Ok(self.next_block(straddling, None)),
         }
@@ -319,7 +345,8 @@ impl<R: Records> RawInput<R> {
     fn block_of_long(&mut self, block: Option<Buf>, added: usize) -> Result<Completed<RunBlock>> {
         let Some(LongRecord { memory, .. }) = self.cutter.long.take() else { return Ok(Completed::Nothing) };
         let bytes = 0..memory.bytes();
-        let segment = self.segment_of(memory.into_lease().holding(block), bytes, added)?;
+        let lease = memory.into_lease().holding(block);
+        let segment = self.segment_of(lease, bytes, added, Summed::Here)?;
         let mut completed = self.next_block(segment, None);
         if let Completed::Block(block) = &mut completed {
             block.long = true;
@@ -354,7 +381,7 @@ impl<R: Records> RawInput<R> {
             }
             let first = self.cutter.put_carry(&mut buf, bytes.start);
             let first = first.ok_or(SortError::Internal("a carry is longer than its space"))?;
-            let segment = self.segment_of(Lease::plain(buf), first..bytes.end, 0)?;
+            let segment = self.segment_of(Lease::plain(buf), first..bytes.end, 0, Summed::OnThreads)?;
             return Ok(self.next_block(segment, None));
         }
         let read = &buf[bytes];
@@ -389,7 +416,11 @@ impl<R: Records> BlockInput for RawInput<R> {
         self.cut_block(buf, carry_bytes + start..carry_bytes + end).map_err(|error| {
             *self.fault.lock().unpoisoned() = Some(self.first_error(error));
             let path = self.cutter.file().map_or_else(String::new, InputFile::name).into();
-            IoError::Misuse { path, offset: self.sum.bytes, what: "its records are not as they should be" }
+            IoError::Misuse {
+                path,
+                offset: self.cutter.at.offset,
+                what: "its records are not as they should be",
+            }
         })
     }
 

@@ -108,7 +108,7 @@ pub fn reshape_by<R: Records>(mut job: Job<'_, R>, route: &Route, head: &InputHe
     let fault = fault.lock().unpoisoned().take();
     let merged = result.map_err(|error| fault.unwrap_or(error))?;
     let out = target.sum;
-    streams.streams().for_each(|input| job.manifest.sum_in.combine(input.sum()));
+    streams.streams().for_each(|input| job.manifest.sum_in.combine(&input.sum()));
     job.manifest.misfits.combine(&merged.misfits);
     let facts = PassFacts { inputs: count as u64, outputs: streams.outputs() as u64, buffers: Some(buffers) };
     job.passes.done("reshape", facts);

@@ -29,6 +29,9 @@ const SHORT_RECORD_BYTES: usize = 16;
 /// Records that are framed and summed at a time: they stay in the processor's cache.
 const FRAMED_AT_ONCE: usize = 1024;
 
+/// Records that are summed at a time: few, because many sums are of one record.
+const SUMMED_AT_ONCE: usize = 128;
+
 /// Records with a framing and an order.
 pub struct Framed<F, O> {
     framing: F,
@@ -117,6 +120,9 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     fn sparse(&self, records: &[u8]) -> Vec<u32> {
         if let Some(len) = self.framing.fixed_len() {
             return SparseStarts::of_fixed(records, len);
+        }
+        if self.framing.ends_from_anywhere() {
+            return SparseStarts::of_ends(records, |from| self.framing.end(records, from));
         }
         let mut sparse = SparseStarts::of(records);
         let mut start = 0;
@@ -528,14 +534,21 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn sum(&self, bytes: &[u8], sum: &mut RecordSum) -> usize {
-        let mut start = 0;
+        let mut starts = [0; SUMMED_AT_ONCE];
         let mut longest = 0;
-        while let Some(end) = self.framing.end(bytes, start) {
-            sum.add(&bytes[start..end]);
-            longest = longest.max(end - start);
-            start = end;
+        let mut at = 0;
+        loop {
+            let cut = self.framing.frame(&bytes[at..], &mut starts);
+            if cut.records == 0 {
+                return longest;
+            }
+            let starts = &starts[..cut.records];
+            sum.add_all(&bytes[at..at + cut.bytes], starts);
+            let ends = starts[1..].iter().map(|&start| start as usize).chain(std::iter::once(cut.bytes));
+            longest =
+                starts.iter().zip(ends).map(|(&start, end)| end - start as usize).fold(longest, usize::max);
+            at += cut.bytes;
         }
-        longest
     }
 
     fn disorder(&self, previous: Option<&[u8]>, bytes: &[u8], strict: bool) -> Option<usize> {

@@ -21,12 +21,42 @@ impl SparseStarts {
         (0..records.len()).step_by(SPARSE_STEP.next_multiple_of(len)).map(|start| start as u32).collect()
     }
 
+    /// The starts of `records`, of which `end` finds the end of a record from any byte of it.
+    pub(super) fn of_ends(records: &[u8], end: impl Fn(usize) -> Option<usize>) -> Vec<u32> {
+        let next = |&start: &usize| end(start + SPARSE_STEP - 1).filter(|&end| end < records.len());
+        let first = (!records.is_empty()).then_some(0);
+        std::iter::successors(first, next).map(|start| start as u32).collect()
+    }
+
     /// Takes the start of the next record.
     #[inline]
     pub(super) fn note(&mut self, start: usize) {
         if start >= self.next {
             self.starts.push(start as u32);
             self.next = start + SPARSE_STEP;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_found_from_anywhere_are_those_of_a_scan() {
+        for len in [0, 1, 50, SPARSE_STEP - 1, SPARSE_STEP, SPARSE_STEP + 1, 100_000] {
+            let line = |at: usize| format!("{}\n", "x".repeat(at * 7_919 % 5_000 % (at % 9 * 600 + 1)));
+            let mut records: Vec<u8> = (0..).flat_map(|at| line(at).into_bytes()).take(len).collect();
+            if let Some(last) = records.last_mut() {
+                *last = b'\n';
+            }
+            let mut noted = SparseStarts::of(&records);
+            let ends = records.iter().enumerate().filter(|&(_, &byte)| byte == b'\n').map(|(at, _)| at + 1);
+            let starts = std::iter::once(0).chain(ends).filter(|&start| start < len);
+            starts.for_each(|start| noted.note(start));
+            let end =
+                |from: usize| Some(from + records.get(from..)?.iter().position(|&byte| byte == b'\n')? + 1);
+            assert_eq!(SparseStarts::of_ends(&records, end), noted.starts, "{len} bytes");
         }
     }
 }
