@@ -363,7 +363,7 @@ impl<R: Records> View for Opened<R> {
 
     fn predicted(&self, bytes: u64, output_block: Option<u64>, reading: &StreamPlan) -> PassPlan {
         let record_bytes = self.bytes as f64 / self.sum.count.max(1) as f64;
-        let host = host_of(&self.request, record_bytes, self.threads);
+        let host = host_of(&self.request, record_bytes, self.threads).within(self.pool.budget() as u64);
         let blocks: u64 = self.runs.iter().map(|run| run.index.blocks.len() as u64).sum();
         let block = (self.bytes / blocks.max(1)).max(1);
         let written_bytes = if output_block.is_some() { bytes } else { 0 };
