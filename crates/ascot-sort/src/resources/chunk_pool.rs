@@ -1,9 +1,9 @@
 //! Memory for records on their way through a pass: leases of buffers that return to their pool when dropped.
 //!
 //! A [`ChunkPool`] lends buffers of one size, allocated from the job's pool when first needed
-//! and reused afterwards. A chunk that fills little of one, at the end of an input, gets a buffer of its own size, and a
-//! record that does not fit one grows in memory of its own ([`Long`]); free buffers are released for these. Their total
-//! never exceeds the pool's share.
+//! and reused afterwards. A chunk that fills little of one, at the end of an input, gets a buffer of its own size, and
+//! a record that does not fit one grows in memory of its own ([`Long`]); free buffers are released for these. Their
+//! total never exceeds the pool's share.
 //!
 //! Invariant: only one thread of a pass waits for memory, the reader. The buffers that it passes on
 //! return without needing more memory, so the wait ends.

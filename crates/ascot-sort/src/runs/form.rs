@@ -302,9 +302,9 @@ fn spans_of(chunk: &SortedChunk) -> Vec<Vec<Span>> {
     if chunk.parts.len() == 1 {
         return vec![chunk.spans.clone()];
     }
-    let (&[span], Some(first)) = (&chunk.spans[..], chunk.parts.first()) else {
-        return vec![Vec::new(); chunk.parts.len()];
-    };
+    let unknown = || vec![Vec::new(); chunk.parts.len()];
+    let [span] = chunk.spans[..] else { return unknown() };
+    let Some(first) = chunk.parts.first() else { return unknown() };
     let end = span.offset + span.len;
     let span_of = |part: &Arc<Sorted>| {
         let offset = span.offset + (part.bytes.start - first.bytes.start) as u64;

@@ -243,7 +243,7 @@ impl<R: Records> ChunkInput<R> {
 
     /// Completes the last record of a range, `bytes` of `buf`; returns where it ends.
     fn completed(&self, span: &Span, buf: &mut Buf, bytes: Range<usize>) -> usize {
-        let (true, Some(file)) = (span.unfinished, self.inputs.get(span.input)) else { return bytes.end };
+        let Some(file) = self.inputs.get(span.input).filter(|_| span.unfinished) else { return bytes.end };
         let last = buf[bytes.clone()].last().copied();
         let completion = file.completion(self.records.completion(), last).unwrap_or_default();
         let end = bytes.end + completion.len();

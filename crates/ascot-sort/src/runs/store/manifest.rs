@@ -20,8 +20,8 @@ use crate::runs::run_file::{Run, RunStart};
 pub const MANIFEST_VERSION: u32 = 7;
 
 /// Version 6 had no held chunks of several inputs, version 5 no outputs of several files except those of splits,
-/// version 4 no merges of sorted files, version 3 no held ends of inputs, version 2 no splits, version 1 no spellings of
-/// null and no date formats either; all else is the same.
+/// version 4 no merges of sorted files, version 3 no held ends of inputs, version 2 no splits, version 1 no spellings
+/// of null and no date formats either; all else is the same.
 pub(super) const OLDEST_VERSION: u32 = 1;
 
 /// Memory for the indexes of runs, bytes: part of the constant that a job uses beside its cap. It holds the indexes of
