@@ -125,7 +125,8 @@ def test_the_setting_that_needs_more_memory_is_named():
 
 
 def mapped(directory, settings):
-    """A mapper of a chunk of 2 MB, and the calls of the system in which it read it."""
+    """A mapper of a chunk of 2 MB, and the calls in which it read it: the fewest of three times, as threads of other
+    tests in this process read, too."""
     ascot.gen(20_000, to=directory / "in")
     options = jobs.Request([directory / "in"], RECORDS, None, False, {}).options
     shape = {"chunk_bytes": 4 * MIB, "batch_bytes": settings.batch or 4 * MIB}
@@ -135,9 +136,12 @@ def mapped(directory, settings):
         with open("/proc/self/io") as file:
             return int(next(line.split()[1] for line in file if line.startswith("syscr")))
 
-    before = calls()
-    native = mapper.read(manifest.spans_of([(str(directory / "in"), 2_000_000)], 4 * MIB, 100)[0].to_native())
-    return native, calls() - before
+    taken = []
+    for _ in range(3):
+        before = calls()
+        native = mapper.read(manifest.spans_of([(str(directory / "in"), 2_000_000)], 4 * MIB, 100)[0].to_native())
+        taken.append(calls() - before)
+    return native, min(taken)
 
 
 def test_a_worker_reads_and_sends_pieces_of_the_sizes_that_are_set(tmp_path):

@@ -1,6 +1,7 @@
 //! Jobs on batches, and sorts whose result is batches.
 
 use std::path::PathBuf;
+use std::process;
 use std::sync::Arc;
 
 use ascot_columns::{BatchLimits, Encoder};
@@ -70,12 +71,18 @@ fn cap_for(with_records: u64) -> u64 {
 #[pyclass(frozen, module = "ascot._native")]
 pub struct StreamJob {
     shared: Arc<Shared>,
+    /// The process whose threads run it.
+    process: u32,
 }
 
 #[pymethods]
 impl StreamJob {
-    /// The report as JSON and as text, and warnings; none before the end of the job.
+    /// The report as JSON and as text, and warnings; none before the end of the job. None in a forked process, either:
+    /// there a lock may be held by a thread that does not exist.
     fn report(&self) -> PyResult<Option<Told>> {
+        if self.process != process::id() {
+            return Ok(None);
+        }
         let Some(report) = self.shared.report() else { return Ok(None) };
         told_of(Finished { result: report, warnings: self.shared.take_warnings() }).map(Some)
     }
@@ -242,7 +249,7 @@ impl Begun {
     }
 
     fn into_stream(self, decoding: Decoding, inputs: Descriptors) -> (BatchStream, StreamJob) {
-        let job = StreamJob { shared: Arc::clone(&self.shared) };
+        let job = StreamJob { shared: Arc::clone(&self.shared), process: process::id() };
         let stream = JobStream::new(self.handle, decoding, self.skip, inputs);
         (BatchStream::new(Box::new(stream), self.shared.cancel()), job)
     }
