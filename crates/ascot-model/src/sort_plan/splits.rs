@@ -8,7 +8,7 @@
 //! Memory allows a limited number of files at once, and where switches cost time, fewer files at once move in longer
 //! runs. The fan-out of each pass is the one that [`multipass`] finds, or a root of the number of parts.
 
-use super::split_shape::{MAX_PARTS, SplitShape, VARYING_WORK, in_words};
+use super::split_shape::{MAX_PARTS, SplitShape, in_words, varying_work};
 use super::{Moved, RecordJob, files, long_run_bytes, method};
 use crate::checkpoints::split_checkpoint_bytes;
 use crate::multipass;
@@ -71,7 +71,7 @@ impl RecordJob<'_> {
     /// A split by these fan-outs.
     fn split_by(&self, shape: &SplitShape, factors: &[u64]) -> MethodPlan {
         let data = self.data();
-        let work = if shape.varying { VARYING_WORK } else { 1.0 };
+        let work = if shape.varying { varying_work(shape.parts) } else { 1.0 };
         let passes = self.split_passes(shape.parts, factors).into_iter();
         let passes = passes.map(|pass| pass.splitting(work, self.memory_bytes)).collect();
         let parts = units::plural(shape.parts, "part");

@@ -388,6 +388,7 @@ impl<R: Records> View for Opened<R> {
             &self.request.volumes.profile(),
             &host,
         )
+        .reading_view()
     }
 
     fn plan_stream(&self, from: u64, to: u64, reading: Reading) -> Result<StreamPlan> {
