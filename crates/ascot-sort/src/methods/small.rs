@@ -41,7 +41,7 @@ const MEMORY_SHARE: u64 = 8;
 /// Maximum number of records: they and their order fit in the minimum memory.
 const RECORDS_MAX: usize = 1 << 18;
 
-/// Bytes of a chunk per record for which its scratch memory is made.
+/// Bytes of a chunk per record for which its scratch memory is made, if records have no fixed length or a shorter one.
 const SCRATCH_RECORD_BYTES: usize = 16;
 
 /// Bytes moved by a system call.
@@ -256,7 +256,8 @@ fn sort<R: Records>(records: &R, raw: Raw, sums: &mut Sums) -> Option<Sorted> {
     if raw.records == 0 {
         return Some(Sorted { lease: Lease::plain(raw.buf), len: 0 });
     }
-    let mut scratch = records.scratch(raw.records * SCRATCH_RECORD_BYTES);
+    let record_bytes = records.record_bytes().unwrap_or(0).max(SCRATCH_RECORD_BYTES);
+    let mut scratch = records.scratch(raw.records * record_bytes);
     let out = records.gathers().then(|| Lease::plain(Buf::heap_at_hand(raw.buf.len())));
     let chunk = RawChunk { lease: Lease::plain(raw.buf), bytes: 0..raw.len, spilled: false, grouping: None };
     let mut parts = records.sort(chunk, out, &mut scratch, &mut sums.read).into_iter();
