@@ -99,7 +99,7 @@ impl PassPlan {
         PassPlan { overlap, compute_seconds: self.compute_seconds * work, ..self }
     }
 
-    /// The pass as the reading of a view, all of whose memory is blocks.
+    /// The pass as the reading of a view.
     #[must_use]
     pub fn reading_view(self) -> Self {
         PassPlan { overlap: VIEW_OVERLAP, ..self }
@@ -144,7 +144,7 @@ impl PassPlan {
 }
 
 /// The overlap of a pass with much memory, of a merge, of a split into a user's parts, and of the reading of a view.
-/// Within little memory nothing overlaps, but for views. Held against 132 passes of eighty jobs of all layouts on two
+/// Within little memory nothing overlaps, except in views. Held against 132 passes of eighty jobs of all layouts on two
 /// cores, and that of views against six within 23 to 190 MiB.
 pub const OVERLAP: f64 = 1.5;
 const MERGE_OVERLAP: f64 = 1.2;

@@ -146,8 +146,8 @@ impl Drop for Unsummed {
     }
 }
 
-/// The sum of the records of blocks, to which threads add them. They do so before they merge tasks that came later, so
-/// a block is in use no longer than its last task.
+/// The sum of the records of blocks, to which threads add them. Threads take blocks and tasks in the order in which
+/// they came, so a block is hardly longer in use than its last task.
 #[derive(Default)]
 pub struct BlockSum {
     state: Mutex<SumSoFar>,

@@ -326,7 +326,7 @@ impl<R: Records> Job<'_, R> {
         self.last_merge_memory(runs, held_bytes).saturating_sub(spare)
     }
 
-    /// Memory of a merge without blocks to spare, which are for reading ahead: held records are not read.
+    /// The same with the blocks that are kept for reading ahead: beside records that memory holds, few are read.
     fn last_merge_memory(&self, runs: &[Run], held_bytes: usize) -> usize {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1);
         let others = held_bytes + self.bench_bytes(runs, block) + self.key_bytes(runs);

@@ -20,7 +20,7 @@ struct Shelf {
     /// Number of buffers of the common size in existence.
     made: usize,
     /// Bytes of buffers of other sizes, and of long records.
-    odd: usize,
+    other_bytes: usize,
     /// Bytes that a thread waits for.
     wanted: usize,
     /// Whether buffers return to the job's pool instead of being kept for reuse.
@@ -61,7 +61,7 @@ pub struct Lease {
     around_lent: Option<(Buf, Buf)>,
     home: Option<Arc<Inner>>,
     /// Bytes of a buffer of another size, or of a long record's memory; 0 for a buffer of the common size.
-    odd: usize,
+    other_bytes: usize,
     /// A block that is freed together with the buffer.
     _block: Option<Buf>,
     _held: Option<Held>,
@@ -81,7 +81,7 @@ impl ChunkPool {
     /// At most `max_chunks` buffers of `chunk_bytes` each, from `pool`. Buffers and long records take at most `share`
     /// bytes.
     pub fn new(pool: &Pool, chunk_bytes: usize, max_chunks: usize, share: usize) -> Self {
-        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, odd: 0, wanted: 0, closed: false });
+        let shelf = Mutex::new(Shelf { free: Vec::new(), made: 0, other_bytes: 0, wanted: 0, closed: false });
         let pool = pool.clone();
         let inner = Inner {
             pool,
@@ -116,7 +116,7 @@ impl ChunkPool {
         let shelf = self.inner.lock();
         let asked = shelf.wanted;
         let budget = self.inner.share;
-        let used = shelf.made * self.inner.chunk_bytes + shelf.odd;
+        let used = shelf.made * self.inner.chunk_bytes + shelf.other_bytes;
         PoolError::OverBudget { purpose: "chunks of records", asked, used, budget }
     }
 
@@ -166,9 +166,9 @@ impl ChunkPool {
         }
         match self.inner.pool.region(bytes, "a small chunk of records") {
             Ok(buf) => {
-                shelf.odd += buf.len();
-                let odd = buf.len();
-                Ok(Some(Lease::new(&self.inner, buf, odd)))
+                let bytes = buf.len();
+                shelf.other_bytes += bytes;
+                Ok(Some(Lease::new(&self.inner, buf, bytes)))
             }
             Err(PoolError::OverBudget { .. }) => Ok(None),
             Err(refused) => Err(refused),
@@ -180,7 +180,7 @@ impl ChunkPool {
         let mut shelf = self.inner.lock();
         loop {
             let free = self.inner.free(&shelf);
-            let lent = (shelf.made - shelf.free.len()) * self.inner.chunk_bytes + shelf.odd;
+            let lent = (shelf.made - shelf.free.len()) * self.inner.chunk_bytes + shelf.other_bytes;
             let wanted = (chunks.saturating_mul(self.inner.chunk_bytes)).min(free + lent);
             if free >= wanted {
                 shelf.wanted = 0;
@@ -248,7 +248,7 @@ impl Inner {
 
     /// Unused bytes of the share.
     fn left(&self, shelf: &Shelf) -> usize {
-        self.share.saturating_sub(shelf.made * self.chunk_bytes + shelf.odd)
+        self.share.saturating_sub(shelf.made * self.chunk_bytes + shelf.other_bytes)
     }
 
     /// Records the bytes that are needed, and waits until memory is returned.
@@ -281,7 +281,7 @@ impl Long {
                 false => None,
             };
             if memory.len() > before {
-                shelf.odd += memory.len() - before;
+                shelf.other_bytes += memory.len() - before;
                 break;
             }
             if self.home.release_free(&mut shelf) {
@@ -318,7 +318,7 @@ impl Long {
         memory.shrink_to(self.len);
         let long = memory.len();
         let home = Arc::clone(&self.home);
-        home.lock().odd -= before - long;
+        home.lock().other_bytes -= before - long;
         home.returned.notify_all();
         Lease::new(&home, memory.into_buf(), long)
     }
@@ -329,21 +329,21 @@ impl Drop for Long {
         let Some(memory) = self.memory.take() else { return };
         let bytes = memory.len();
         drop(memory);
-        self.home.lock().odd -= bytes;
+        self.home.lock().other_bytes -= bytes;
         self.home.returned.notify_all();
     }
 }
 
 impl Lease {
-    fn new(home: &Arc<Inner>, buf: Buf, odd: usize) -> Self {
+    fn new(home: &Arc<Inner>, buf: Buf, other_bytes: usize) -> Self {
         let held = home.holders.taken();
         let home = Some(Arc::clone(home));
-        Lease { buf: Some(buf), around_lent: None, home, odd, _block: None, _held: Some(held) }
+        Lease { buf: Some(buf), around_lent: None, home, other_bytes, _block: None, _held: Some(held) }
     }
 
     /// A buffer from outside a chunk pool: a block that returns to its own pool, or plain memory.
     pub fn plain(buf: Buf) -> Self {
-        Lease { buf: Some(buf), around_lent: None, home: None, odd: 0, _block: None, _held: None }
+        Lease { buf: Some(buf), around_lent: None, home: None, other_bytes: 0, _block: None, _held: None }
     }
 
     /// For a record assembled from blocks: it holds the last `block`, so that dropping the record frees a block, as
@@ -389,14 +389,14 @@ impl Drop for Lease {
         let buf = self.buf.take();
         let mut shelf = home.lock();
         match buf {
-            Some(buf) if self.odd == 0 && !shelf.closed => shelf.free.push(buf),
-            buf if self.odd == 0 => {
+            Some(buf) if self.other_bytes == 0 && !shelf.closed => shelf.free.push(buf),
+            buf if self.other_bytes == 0 => {
                 drop(buf);
                 shelf.made -= 1;
             }
-            long => {
-                drop(long);
-                shelf.odd -= self.odd;
+            buf => {
+                drop(buf);
+                shelf.other_bytes -= self.other_bytes;
             }
         }
         drop(shelf);
