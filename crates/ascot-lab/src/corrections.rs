@@ -1,7 +1,12 @@
-//! Corrections of a forecast by the measurements made so far: of cells of the same kind, or else of all.
+//! What keeps the forecasts of studies right: rounds of the calibration before a study, and corrections by the cells
+//! that were measured, of the same kind, or else of all.
 
 use std::collections::HashMap;
 use std::hash::Hash;
+
+/// Rounds of a calibration, of which the shortest time of each of its cells counts: a device that is busy for a moment
+/// slows all loops of a cell, but seldom those of all rounds.
+pub(crate) const CALIBRATION_ROUNDS: usize = 3;
 
 /// Predicted and taken seconds.
 #[derive(Debug, Clone, Copy, Default)]

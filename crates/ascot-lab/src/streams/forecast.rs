@@ -11,20 +11,21 @@
 //! of their own combination, or of all.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use ascot_io::Direction;
 
 use super::cell::{Backend, Cache, Cell, ELEMENT_BYTES};
 use super::measure::Measurement;
-use crate::corrections::Corrections;
+use crate::corrections::{CALIBRATION_ROUNDS, Corrections};
 use crate::error::LabError;
 
 /// Integers of the calibration cells with small and with large blocks.
 const SMALL_BLOCK_ELEMENTS: u64 = 4000;
 const LARGE_BLOCK_ELEMENTS: u64 = 250_000;
-/// Loops of a calibration cell; the first is left out.
-const LOOPS: u32 = 3;
+/// Blocks of 2^16 bytes.
+const LARGE_BLOCK_EXPONENT: u8 = 16;
+/// Loops of a calibration cell in a round; the first is left out.
+const LOOPS: u32 = 2;
 /// Seconds to make, sum up or check one element outside the measured time.
 const ELEMENT_OUTSIDE_S: f64 = 2.5e-9;
 
@@ -75,11 +76,16 @@ impl Forecast {
         combinations.sort_unstable();
         combinations.dedup();
         let device = (Direction::Write, Backend::Sized, Cache::Cold);
-        for needed in combinations.into_iter().chain([device]) {
-            if let Entry::Vacant(unknown) = forecast.rates.entry(needed) {
-                unknown.insert(rates_of(needed, measurement)?);
-            }
+        if !combinations.contains(&device) {
+            combinations.push(device);
         }
+        let mut shortest: HashMap<Combination, Calibrated> = HashMap::new();
+        for combination in (0..CALIBRATION_ROUNDS).flat_map(|_| &combinations) {
+            let measured = Calibrated::measure(*combination, measurement)?;
+            let times = shortest.entry(*combination).or_insert(measured);
+            *times = times.shortest(measured);
+        }
+        forecast.rates = shortest.into_iter().map(|(of, times)| (of, times.rates(of))).collect();
         measurement.inputs.clear()?;
         let element_s = forecast.rates.get(&device).map_or(0.0, |rates| rates.element_s);
         forecast.device_byte_s = element_s / ELEMENT_BYTES as f64;
@@ -126,36 +132,66 @@ impl Forecast {
     }
 }
 
-fn rates_of(combination: Combination, measurement: &mut Measurement<'_>) -> Result<Rates, LabError> {
-    let (direction, backend, cache) = combination;
-    let small = backend.min_exponent().max(2);
-    let large = if backend.has_blocks() { 16 } else { 0 };
-    let mut shortest_s = |elements, exponent| {
-        let exponent = if backend.has_blocks() { exponent } else { 0 };
-        let cell = Cell { direction, backend, exponent, streams: 1, elements, cache, loops: LOOPS };
-        let measured = measurement.run(&cell)?;
-        Ok::<_, LabError>((cell, measured.range_ms().0 / 1e3))
+/// A cell of the calibration: that with one integer, with small blocks or with large ones.
+fn calibration_cell(of: Combination, elements: u64) -> Cell {
+    let (direction, backend, cache) = of;
+    let exponent = match elements {
+        _ if !backend.has_blocks() => 0,
+        LARGE_BLOCK_ELEMENTS => LARGE_BLOCK_EXPONENT,
+        _ => backend.min_exponent().max(2),
     };
-    let (_, open_s) = shortest_s(1, small)?;
-    let (small_cell, small_s) = shortest_s(SMALL_BLOCK_ELEMENTS, small)?;
-    let (large_cell, large_s) = match backend {
-        // Its blocks are always small.
-        Backend::Plain => (small_cell, small_s),
-        _ => shortest_s(LARGE_BLOCK_ELEMENTS, large)?,
-    };
-    // Two equations: seconds = ios * io + elements * element.
-    let equation = |cell: &Cell, seconds: f64| {
-        (cell.predicted_ios() as f64, cell.total_elements() as f64, (seconds - open_s).max(0.0))
-    };
-    let (ios, elements, small_s) = equation(&small_cell, small_s);
-    let (large_ios, large_elements, large_s) = equation(&large_cell, large_s);
-    let determinant = ios * large_elements - large_ios * elements;
-    if determinant.abs() < 1e-9 {
-        return Ok(Rates { open_s, io_s: small_s / ios.max(1.0), element_s: 0.0 });
+    Cell { direction, backend, exponent, streams: 1, elements, cache, loops: LOOPS }
+}
+
+/// Seconds of the shortest loop of each cell of the calibration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Calibrated {
+    open_s: f64,
+    small_s: f64,
+    large_s: f64,
+}
+
+impl Calibrated {
+    fn measure(of: Combination, measurement: &mut Measurement<'_>) -> Result<Self, LabError> {
+        let mut shortest_s = |elements| {
+            let measured = measurement.run(&calibration_cell(of, elements))?;
+            Ok::<_, LabError>(measured.range_ms().0 / 1e3)
+        };
+        let open_s = shortest_s(1)?;
+        let small_s = shortest_s(SMALL_BLOCK_ELEMENTS)?;
+        // The blocks of plain streams are always small.
+        let large_s = if of.1 == Backend::Plain { small_s } else { shortest_s(LARGE_BLOCK_ELEMENTS)? };
+        Ok(Self { open_s, small_s, large_s })
     }
-    let io_s = ((small_s * large_elements - large_s * elements) / determinant).max(0.0);
-    let element_s = ((large_s - large_ios * io_s) / large_elements).max(0.0);
-    Ok(Rates { open_s, io_s, element_s })
+
+    fn shortest(self, other: Self) -> Self {
+        Self {
+            open_s: self.open_s.min(other.open_s),
+            small_s: self.small_s.min(other.small_s),
+            large_s: self.large_s.min(other.large_s),
+        }
+    }
+
+    fn rates(self, of: Combination) -> Rates {
+        let open_s = self.open_s;
+        // Two equations: seconds = ios * io + elements * element.
+        let equation = |elements, seconds: f64| {
+            let cell = calibration_cell(of, elements);
+            (cell.predicted_ios() as f64, cell.total_elements() as f64, (seconds - open_s).max(0.0))
+        };
+        let (ios, elements, small_s) = equation(SMALL_BLOCK_ELEMENTS, self.small_s);
+        if of.1 == Backend::Plain {
+            return Rates { open_s, io_s: small_s / ios.max(1.0), element_s: 0.0 };
+        }
+        let (large_ios, large_elements, large_s) = equation(LARGE_BLOCK_ELEMENTS, self.large_s);
+        let determinant = ios * large_elements - large_ios * elements;
+        if determinant.abs() < 1e-9 {
+            return Rates { open_s, io_s: small_s / ios.max(1.0), element_s: 0.0 };
+        }
+        let io_s = ((small_s * large_elements - large_s * elements) / determinant).max(0.0);
+        let element_s = ((large_s - large_ios * io_s) / large_elements).max(0.0);
+        Rates { open_s, io_s, element_s }
+    }
 }
 
 #[cfg(test)]
@@ -185,6 +221,18 @@ mod tests {
         let plain = cell(Backend::Plain, 1000);
         let expected = 6.0 * (1e-3 + 1000.0 * 1e-6 + 1000.0 * 1e-9) + 1000.0 * ELEMENT_OUTSIDE_S;
         assert!((forecast().seconds(&plain) - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_round_on_a_busy_device_does_not_count() {
+        let of = (Direction::Write, Backend::Sized, Cache::Cold);
+        let quiet = Calibrated { open_s: 1e-4, small_s: 2e-4, large_s: 3e-3 };
+        let opens_late = Calibrated { open_s: 0.2, ..quiet };
+        let writes_late = Calibrated { small_s: 0.1, large_s: 0.5, ..quiet };
+        let loop_s = |times: Calibrated| times.rates(of).loop_s(&cell(Backend::Sized, 1_000_000));
+        assert!(loop_s(writes_late) > 50.0 * loop_s(quiet));
+        let shortest = opens_late.shortest(writes_late).shortest(quiet);
+        assert!((loop_s(shortest) / loop_s(quiet) - 1.0).abs() < 1e-9);
     }
 
     #[test]
