@@ -76,7 +76,11 @@ def test_flags_that_a_cluster_does_not_serve_are_named(flag, disk):
         (["in", "-o", "full", "--cluster", "local:4"], "full is not an empty directory"),
         (["in", "-o", "no/out", "--cluster", "local:4"], "no/out: there is no directory"),
         (["in", "-o", "out", "--cluster", "127.0.0.1:1"], "--cluster 127.0.0.1:1: no cluster of Ray is found there"),
-        (["in", "-o", "out", "--cluster", "local:4", "--csv"], "a cluster sorts lines, fixed records and numbers"),
+        (
+            ["in", "-o", "out", "--cluster", "local:4", "--format", "prefixed:u8"],
+            "a cluster sorts lines, CSV, fixed records and numbers",
+        ),
+        (["in", "-o", "out", "--cluster", "local:4", "--csv", "--key", "x"], "no column 'x'"),
         (["in", "-o", "out", "--uniform"], "--uniform applies only with --cluster"),
         (["in", "-o", "out", "--transport", "ray"], "--transport applies only with --cluster"),
         (["in", "-o", "out", "--shuffle", "pull"], "--shuffle applies only with --cluster"),
@@ -326,6 +330,29 @@ def test_an_interrupted_sort_leaves_nothing(cluster, many):
     interrupted(many, cluster)
     assert leftovers(many) == before
     assert cluster.left_over() == []
+
+
+@pytest.mark.cluster
+def test_tables_keep_their_header_in_each_part(cluster, disk):
+    rows = [f'{number * 7919 % 1000};"a;{number}\n";{number % 3 or "null"}\n' for number in range(30_000)]
+    (disk / "a.csv").write_text("n;text;m\n" + "".join(rows[:20_000]))
+    (disk / "b.csv").write_text("n;text;m\n" + "".join(rows[20_000:]))
+    words = ["a.csv", "b.csv", "--csv", "-t", ";", "--null", "null", "--key", "-n,m"]
+    sort(disk, *words, "-o", "out", "--cluster", cluster.address, "--parts", "3", "--memory", MEMORY)
+    run("sort", *words, "-o", "alone.csv", cwd=disk)
+    alone = (disk / "alone.csv").read_bytes()
+    parts = [part.read_bytes() for part in sorted((disk / "out").iterdir())]
+    # Samples are rows, and no lines within quotes: the parts are about equal.
+    assert max(map(len, parts)) < 1.3 * len(alone) / 3
+    assert len(parts) == 3 and all(part.startswith(b"n;text;m\n") for part in parts)
+    assert b"n;text;m\n" + b"".join(part.removeprefix(b"n;text;m\n") for part in parts) == alone
+    checks = [["--format", "csv:0x3b", "--key", "-n,m"], ["--format", "csv:0x3b", "--key", "-#1,#3", "--header"]]
+    for check in checks:
+        counted = run("check", "out", *check, cwd=disk)
+        assert "Records: 30000" in counted.stdout.decode(), counted
+    strict = [*words[:5], "--key", "m:number", "--strict", "-o", "strict", "--cluster", cluster.address]
+    told = sort(disk, *strict, "--memory", MEMORY, expect=2).stderr
+    assert re.search(r"[ab]\.csv: in the row at offset \d+, 'null' in column #3 is not of type number", told), told
 
 
 @pytest.mark.cluster

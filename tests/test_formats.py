@@ -222,6 +222,17 @@ def columns_of(disk, *words, expect=0, stdin=b""):
     return json.loads((disk / "report.json").read_text())["columns"], done.stderr
 
 
+@pytest.mark.parametrize("memory", ["2GiB", "8MiB"])
+def test_the_first_file_with_rows_has_the_types(disk, memory):
+    (disk / "names.csv").write_bytes(b"id,text\n")
+    (disk / "rows.csv").write_bytes(b"id,text\n" + b"".join(b"%d,x\n" % number for number in (10, 9, 100)))
+    words = ["names.csv", "rows.csv", "--csv", "--header", "--key", "id"]
+    done = run("sort", *words, "-o", "out.csv", "--memory", memory, "--verbose", cwd=disk)
+    assert (disk / "out.csv").read_bytes() == b"id,text\n9,x\n10,x\n100,x\n"
+    assert "id as number (inferred)" in done.stderr
+    run("check", "names.csv", "out.csv", "--format", "csv", "--key", "id", cwd=disk)
+
+
 def test_inferred_types_and_misfits_are_reported(disk):
     rows = "".join(f"{number},x\n" for number in range(1100))
     (disk / "t.csv").write_text("id,v\n" + rows + "$5,x\n7,y\n$6,x\n")

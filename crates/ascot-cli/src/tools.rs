@@ -66,6 +66,7 @@ pub fn check(matches: &ArgMatches) -> Result<u8> {
     }
     let inputs = with_files_of_directories(inputs)?;
     let view = if format.is_none() && keys.is_empty() { first_view(&inputs)? } else { None };
+    let header = matches.get_flag("header") || view.as_ref().is_some_and(|view| view.request.header);
     let (layout, keys) = match view {
         Some(ViewManifest { request, .. }) => (request.layout, request.keys),
         None => {
@@ -81,7 +82,13 @@ pub fn check(matches: &ArgMatches) -> Result<u8> {
     if format.is_none() && layout == BENCHMARK_LAYOUT {
         refuse_other_formats(&inputs)?;
     }
-    let request = CheckRequest { inputs, layout, keys, threads: threads(matches)? };
+    if header && !matches!(layout, Layout::Lines { .. } | Layout::Csv { .. }) {
+        return Err(Failure::usage(
+            format!("--header applies only to lines and CSV; the format is {layout}"),
+            "drop --header, or add --format csv",
+        ));
+    }
+    let request = CheckRequest { inputs, layout, keys, header, threads: threads(matches)? };
     let quiet = matches.get_flag("quiet");
     let screen = screen(true, quiet);
     let read = |cancel: &Cancel| ascot_sort::check::check(&request, &screen, cancel);

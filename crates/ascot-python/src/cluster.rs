@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use ascot_io::Unpoisoned;
+use ascot_record::framing::{CsvFraming, StartSearch};
+use ascot_record::layout::Layout;
 use ascot_sort::shuffle::batch::{batch_bytes, write_batch};
 use ascot_sort::shuffle::chunk_reader::BLOCK_BYTES;
 use ascot_sort::shuffle::connect::SharedFiles;
@@ -27,6 +29,7 @@ pub struct SpanOptions {
     path: PathBuf,
     start: u64,
     end: u64,
+    records_at: u64,
     size: u64,
     position: u64,
 }
@@ -34,8 +37,8 @@ pub struct SpanOptions {
 impl SpanOptions {
     /// The chunk.
     pub fn span(self) -> ChunkSpan {
-        let SpanOptions { path, start, end, size, position } = self;
-        ChunkSpan { path, start, end, size, position }
+        let SpanOptions { path, start, end, records_at, size, position } = self;
+        ChunkSpan { path, start, end, records_at, size, position }
     }
 }
 
@@ -45,14 +48,21 @@ fn shuffle_of(options: &JobOptions) -> Result<(Shuffle, SortRequest)> {
     Ok((Shuffle::new(&request)?, request))
 }
 
-/// The size and the time of the last change, ns, of each input, which is as a cluster needs it.
+/// What is known of inputs that are as a cluster needs them: for each the size, the time of the last change, ns, and
+/// where its records begin; the header of parts; and the keys with the numbers and types of their columns, if they are
+/// columns.
+type CheckedInputs = (Vec<(u64, i128, u64)>, Py<PyBytes>, Option<Vec<String>>);
+
+/// Checks inputs.
 #[pyfunction]
-pub fn cluster_inputs(py: Python<'_>, options: JobOptions) -> PyResult<Vec<(u64, i128)>> {
+pub fn cluster_inputs(py: Python<'_>, options: JobOptions) -> PyResult<CheckedInputs> {
     let finished = run(py, None, |_, _| -> Result<_> {
-        let (shuffle, request) = shuffle_of(&options)?;
-        Ok(shuffle::check_inputs(&shuffle, &request)?)
+        let request = options.request(Writes::Nothing)?;
+        Ok(shuffle::check_inputs(&request)?)
     })?;
-    Ok(finished.result)
+    let shuffle::CheckedInputs { files, header, columns } = finished.result;
+    let files = files.iter().map(|file| (file.size, file.modified_ns, file.records_at)).collect();
+    Ok((files, PyBytes::new(py, &header).unbind(), columns))
 }
 
 /// Sort positions of about `count` records of a chunk, as bytes.
@@ -250,6 +260,21 @@ impl PartitionFiles {
     }
 }
 
+/// The offset of the start of a row in bytes from the middle of a file of this layout of CSV, if quotes show one; and
+/// that of the first likely start.
+#[pyfunction]
+pub fn find_row(
+    layout: &str,
+    quote: Option<u8>,
+    rows: PyBackedBytes,
+) -> PyResult<(Option<u64>, Option<u64>)> {
+    let layout = Layout::parse(layout).map_err(|error| Failure::Request(error.to_string()))?;
+    let Layout::Csv { separator, quote: usual } = layout else { return Ok((None, None)) };
+    let mut search = StartSearch::new(CsvFraming { separator, quote: quote.unwrap_or(usual) });
+    let sure = search.go_on(&rows);
+    Ok((sure, search.likely()))
+}
+
 /// The records of a chunk: whole records of about `read_bytes` at a time, each with the offset of the first in the
 /// file. Records have at most `longest` bytes.
 #[pyfunction]
@@ -328,7 +353,8 @@ pub struct FilledDestination {
     chunks: u32,
 }
 
-/// Sorts a partition of a destination to the output of the options, a file or a view; returns the report.
+/// Sorts a partition of a destination to the output of the options, a file or a view; returns the report. If the
+/// records of the options have a header, it is `header`.
 #[pyfunction]
 pub fn sort_partition(
     py: Python<'_>,
@@ -336,10 +362,12 @@ pub fn sort_partition(
     destination: FilledDestination,
     partition: u32,
     as_view: bool,
+    header: Vec<u8>,
 ) -> PyResult<Told> {
     let FilledDestination { directory: dir, job, number: destination, chunks } = destination;
     let finished = run(py, None, |observer, cancel| -> Result<_> {
         let pieces = PartitionPieces::open(&dir, job, destination, partition, chunks)?;
+        let pieces = pieces.with_header(header);
         let inputs = vec![Input::Program];
         let output = options.output()?;
         let records = options.records.records()?;

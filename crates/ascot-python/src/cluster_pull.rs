@@ -51,15 +51,17 @@ pub fn seal_chunk(py: Python<'_>, view: PathBuf, sizes: Vec<u64>) -> PyResult<u3
     Ok(py.detach(|| shuffle::seal_chunk(&view, &sizes)).map_err(Failure::from)?)
 }
 
-/// Makes the new view `view` of chunks, each with its check, by reference. Returns number, bytes and sum of its
-/// records.
+/// Makes the new view `view` of chunks, each with its check, by reference, with a header if it is not empty. Returns
+/// number, bytes and sum of its records.
 #[pyfunction]
 pub fn join_chunks(
     py: Python<'_>,
     chunks: Vec<(PathBuf, u32)>,
     view: PathBuf,
+    header: Vec<u8>,
 ) -> PyResult<(u64, u64, String)> {
-    let joined = run(py, None, |observer, cancel| shuffle::join_chunks(&chunks, &view, observer, cancel))?;
+    let joined =
+        run(py, None, |observer, cancel| shuffle::join_chunks(&chunks, &view, &header, observer, cancel))?;
     let sum = joined.result;
     Ok((sum.count, sum.bytes, sum.to_string()))
 }

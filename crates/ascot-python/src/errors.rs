@@ -267,7 +267,11 @@ fn of_sort(py: Python<'_>, error: SortError) -> PyResult<Exception<'_>> {
         }
         SortError::CutShort { input, record, offset, .. }
         | SortError::KeyBeyond { input, record, offset, .. } => {
-            class("SchemaMismatch").with("file", input)?.with("record", *record)?.with("offset", *offset)
+            let record = (*record > 0).then_some(*record);
+            class("SchemaMismatch").with("file", input)?.with("record", record)?.with("offset", *offset)
+        }
+        SortError::InChunk { input, offset, .. } => {
+            class("SchemaMismatch").with("file", input)?.with("offset", *offset)
         }
         SortError::Misfit { input, row, .. } => {
             class("SchemaMismatch").with("file", input)?.with("record", *row)

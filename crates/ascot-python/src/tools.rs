@@ -82,11 +82,11 @@ pub fn check(
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Checked> {
-    let Records { layout, keys, .. } = records.records()?;
+    let Records { layout, keys, header } = records.records()?;
     let threads = at_least("threads", threads, 1)?;
     let inputs = inputs.iter().map(SourceFile::input).collect();
     let inputs = with_files_of_directories(inputs).map_err(Failure::from)?;
-    let request = CheckRequest { inputs, layout, keys, threads };
+    let request = CheckRequest { inputs, layout, keys, header, threads };
     let checked =
         run(py, progress.as_ref(), |observer, cancel| ascot_sort::check::check(&request, observer, cancel))?
             .result;

@@ -178,7 +178,7 @@ def _sort(request: dict[str, Any], tell: Tell) -> dict[str, Any]:
     stores = Stores()
     sort = Request(named(request["inputs"], stores), records["layout"], None, False, settings, "inputs")
     # The records and keys are those that the command has read already.
-    sort.set(records=records, stable=request["stable"])
+    sort.set(records=records, stable=request["stable"], strict=request["strict"])
     cluster = jobs.Cluster(
         request["cluster"],
         request["memory"],

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO, TypeGuard
 from ascot import _native
 from ascot.cluster.chunks import ChunkSet
 from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_options, reduced
+from ascot.cluster.headers import header_of, with_header
 from ascot.cluster.object_files import ObjectFiles
 from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.sampling import Sampler, Written, doing
@@ -273,7 +274,7 @@ class Worker:
                     self._stores.system(self._settings["output"])
             except ImportError as error:
                 raise InvalidRequest(str(error)) from error
-            return digest_of([size for size, _ in _native.cluster_inputs(options)] if options["inputs"] else [])
+            return digest_of([size for size, *_ in _native.cluster_inputs(options)[0]] if options["inputs"] else [])
 
         return guarded(digest)
 
@@ -379,7 +380,9 @@ class Worker:
             if as_view:
                 # A worker that ended before the journal had the part may have left it.
                 remove_chunk(options["output"])
-            told = _native.sort_partition(options, destination, partition, as_view)[0]
+            header = header_of(self._settings)
+            own = with_header(options) if header else options
+            told = _native.sort_partition(own, destination, partition, as_view, header)[0]
             result: dict[str, Any] = json.loads(told)["result"]
             if as_view:
                 result["file_bytes"] = part_bytes(options["output"])

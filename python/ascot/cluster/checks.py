@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from ascot import _native, arguments, errors
 from ascot._native import bytes_text
@@ -46,10 +46,30 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:10]) + more
 
 
+class Inputs(NamedTuple):
+    """What is known of the inputs of a job before it begins.
+
+    `facts` has the size of each, and its time of change or the version of an object; `records_at` where its records
+    begin. `header` is that of the parts, empty without one. `columns` are the keys, if they are columns, each with
+    the number and the type of its column.
+    """
+
+    facts: list[tuple[int, int | str]]
+    records_at: list[int]
+    header: bytes
+    columns: list[str] | None
+
+    def records(self) -> dict[str, Any]:
+        """What changes in the options of the records: nodes get rows without a header, and all take the same columns
+        and types."""
+        keys = {} if self.columns is None else {"keys": self.columns, "reverse": False}
+        return {"header": False, **keys}
+
+
 def check(
     options: dict[str, Any], output: str, stores: Stores, record: int, *, uniform: bool, views: bool
-) -> list[tuple[int, int | str]]:
-    """Checks the request; returns the size of each input, and its time of change or the version of an object."""
+) -> Inputs:
+    """Checks the request and its inputs."""
     if views and is_url(output):
         raise errors.InvalidRequest(
             f"output_as='views': a view reads files, and {output} is in an object store\n  leave it out, or name a "
@@ -58,16 +78,23 @@ def check(
     files = [path for path in options["inputs"] if not is_url(path)]
     urls = [path for path in options["inputs"] if is_url(path)]
     facts: dict[str, tuple[int, int | str]] = {url: stores.listed[url][1:] for url in urls}
+    begins: dict[str, int] = {}
+    header, columns = b"", None
     if files or not urls:
-        facts |= zip(files, _native.cluster_inputs({**options, "inputs": files}), strict=True)
-    check_objects(stores, options, urls, record)
-    if uniform and options["records"]["layout"].startswith("lines"):
+        checked, header, columns = _native.cluster_inputs({**options, "inputs": files})
+        facts |= {path: (size, changed) for path, (size, changed, _) in zip(files, checked, strict=True)}
+        begins |= {path: first for path, (_, _, first) in zip(files, checked, strict=True)}
+    heads = check_objects(stores, options, urls, record, [path for path in files if begins[path] > 0][:1])
+    begins |= heads.records_at
+    if not any(facts[path][0] for path in files):
+        header, columns = heads.header or header, heads.columns or columns
+    if uniform and options["records"]["layout"].startswith(("lines", "csv")):
         raise errors.InvalidRequest(
             "uniform=True: bytes of text are not spread evenly over all values\n  leave it out: a sample is taken"
         )
     found = [facts[path] for path in options["inputs"]]
     check_output(output, sum(size for size, _ in found), "output", stores)
-    return found
+    return Inputs(found, [begins.get(path, 0) for path in options["inputs"]], header, columns)
 
 
 def check_unchanged(inputs: list[tuple[str, int, Any]], stores: Stores) -> None:

@@ -30,7 +30,7 @@ from ascot.cluster.calls import Call, Calls
 from ascot.cluster.chunks import ChunkSet, ranges_of
 from ascot.cluster.cleaning import REMOVE_SECONDS, clean_nodes
 from ascot.cluster.fleet import Fleet, first_line
-from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, spans_of
+from ascot.cluster.manifest import Destination, JobDirectory, Progress, Sum, chunks_of
 from ascot.cluster.nodes import Node, all_answers
 from ascot.cluster.parts import parts_of
 from ascot.cluster.reports import ClusterReport, Phase, facts_of
@@ -67,7 +67,7 @@ class Driver:
         self._parts = parts_of(directory, job, done, fleet.stores)
         # The names of the inputs travel with chunks, or not at all.
         self._options: dict[str, Any] = {**job["options"], "inputs": []}
-        self._spans = spans_of(job["inputs"], job["shape"]["chunk_bytes"], job["record_bytes"])
+        self._spans = chunks_of(job)
         self._total = sum(size for _, size, _ in job["inputs"])
         self._bounds: Any = b""
         self._partitions = 0

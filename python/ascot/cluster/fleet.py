@@ -74,6 +74,7 @@ class Fleet:
         self.stores = self._settings["stores"] = stores or Stores()
         # Jobs of earlier versions do not say these.
         self._settings["reduce_input"] = job.get("reduce_input", "merged")
+        self._settings["header"] = job.get("header", "")
         self._settings["settings"] = self._own.to_json()
 
     def start(self, sizes: list[int]) -> None:

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 from ascot import _native, arguments, errors
 from ascot.cluster import registry
 from ascot.cluster.actors import is_too_long
-from ascot.cluster.checks import check, check_memory, check_unchanged, named, record_bytes, usual_memory
+from ascot.cluster.checks import Inputs, check, check_memory, check_unchanged, named, record_bytes, usual_memory
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
 from ascot.cluster.functions import Functions
-from ascot.cluster.manifest import JobDirectory, Progress, spans_of
+from ascot.cluster.manifest import JobDirectory, Progress, chunks_of
 from ascot.cluster.memory import check_partitions, shape_of
 from ascot.cluster.nodes import START_SECONDS, Node, connected, discover, load_ray
 from ascot.cluster.objects import PASSWORD, Stores, absolute, is_url
@@ -41,20 +41,20 @@ __all__ = ["Finished", "map_reduce", "remove", "resume", "sort"]
 class Finished:
     """A finished job on a cluster: its `report`, and the files or views that it wrote, in order, `outputs`."""
 
-    __slots__ = ("_stores", "outputs", "report")
+    __slots__ = ("_has_header", "_stores", "outputs", "report")
 
     report: ClusterReport
     outputs: tuple[str, ...]
 
-    def __init__(self, report: ClusterReport, outputs: tuple[str, ...], stores: Stores) -> None:
-        self.report, self.outputs, self._stores = report, outputs, stores
+    def __init__(self, report: ClusterReport, outputs: tuple[str, ...], stores: Stores, has_header: bool) -> None:
+        self.report, self.outputs, self._stores, self._has_header = report, outputs, stores, has_header
 
     def open(self) -> BufferedReader:
-        """All outputs, one after another, as one binary file that can be read and sought.
+        """All outputs, one after another, as one binary file that can be read and sought. A header comes once.
 
         Raises FileMissing if they are gone.
         """
-        return parts_in(os.path.dirname(self.outputs[0]), self._stores)
+        return parts_in(os.path.dirname(self.outputs[0]), self._stores, has_header=self._has_header)
 
     def __repr__(self) -> str:
         return f"<ascot.cluster.Finished: {self.report.title()}>"
@@ -99,7 +99,7 @@ def sort(
     `secret` and `endpoint_url` for S3; they are sent to the nodes and not stored.
 
     `layout`, `key`, `reverse` and `stable` are those of `ascot.sort`; the layout is `ascot.Fixed`, `Integers`,
-    `Floats` or `Lines` without a header.
+    `Floats`, `Lines` or `Csv`. Each part begins with the header of the inputs, if they have one.
 
     `address` is that of a cluster of Ray, `"auto"` for the one that this machine belongs to, or `"local:4"` for a new
     one of 4 nodes on this machine. `memory_per_node` is the cap for each node, with the object store of Ray; by
@@ -219,7 +219,8 @@ def start(
     settings = cluster.settings
     check_use(settings, transport, shuffle, most_workers)
     record = record_bytes(request.layout)
-    facts = check(options, output, stores, record, uniform=uniform, views=views)
+    found = check(options, output, stores, record, uniform=uniform, views=views)
+    options["records"] |= found.records()
     # Before the connection: it may take seconds, and new nodes even more.
     JobDirectory.check_free(directory)
     packed = None if functions is None else _packed(functions)
@@ -228,7 +229,7 @@ def start(
         memory = min(map(usual_memory, nodes)) if cap is None else cap
         cpus = max(node.cpus for node in nodes)
         workers = min(most_workers or cpus, max(1, cpus - settings.spare_cores))
-        total, store = sum(size for size, _ in facts), max(node.store for node in nodes)
+        total, store = sum(size for size, _ in found.facts), max(node.store for node in nodes)
         check_memory(nodes, memory)
         objects = any(map(is_url, (output, *options["inputs"])))
         given = (total, len(nodes), memory, store, workers, partitions)
@@ -237,7 +238,7 @@ def start(
             shape = shape.with_functions()
         described = {
             "kind": "sort" if functions is None else "map_reduce",
-            **_names(options, output, facts),
+            **_names(options, output, found),
             "record_bytes": record,
             "memory_per_node": memory,
             "shape": shape.to_json(),
@@ -266,8 +267,7 @@ def _chosen_shuffle(
     described: dict[str, Any], nodes: int, functions: Functions | None, stores: Stores
 ) -> dict[str, Any]:
     """The shuffle that is predicted to take less time, and the prediction."""
-    spans = spans_of(described["inputs"], described["shape"]["chunk_bytes"], described["record_bytes"])
-    found = predicted(described, spans, nodes, functions, stores)
+    found = predicted(described, chunks_of(described), nodes, functions, stores)
     if found is None:
         return {"shuffle": "push"}
     return {"shuffle": found.shuffle, "prediction": found.to_json()}
@@ -491,7 +491,8 @@ class Attempt(NamedTuple):
         """Whether the job is of no use after an error."""
         if isinstance(error, KeyboardInterrupt):
             return not self.is_kept
-        if is_too_long(error):
+        # The inputs stay as they are.
+        if is_too_long(error) or isinstance(error, errors.SchemaMismatch):
             return True
         is_new = not (self.done.destinations or self.done.spills or self.done.parts)
         return isinstance(error, errors.FunctionFailed) or (isinstance(error, errors.AscotError) and is_new)
@@ -516,7 +517,8 @@ def _run(attempt: Attempt) -> Finished:
         fleet.end()
     opened.remove()
     names = (f"part-{number:05}" for number in range(finished.partitions))
-    return Finished(finished, tuple(os.path.join(described["output"], name) for name in names), fleet.stores)
+    outputs = tuple(os.path.join(described["output"], name) for name in names)
+    return Finished(finished, outputs, fleet.stores, bool(described.get("header")))
 
 
 def resumable(error: errors.AscotError, directory: str, kind: str) -> errors.Resumable:
@@ -545,7 +547,7 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
         raise
 
 
-def _names(options: dict[str, Any], output: str, facts: list[tuple[int, int | str]]) -> dict[str, Any]:
+def _names(options: dict[str, Any], output: str, found: Inputs) -> dict[str, Any]:
     """The identity of a new job, its request, its inputs, its output, and the directory of parts until the end."""
     identity = secrets.token_hex(16)
     parent, name = os.path.split(output)
@@ -556,7 +558,9 @@ def _names(options: dict[str, Any], output: str, facts: list[tuple[int, int | st
         "job": identity,
         "ascot": _native.__version__,
         "options": options,
-        "inputs": [(path, *fact) for path, fact in zip(options["inputs"], facts, strict=True)],
+        "inputs": [(path, *fact) for path, fact in zip(options["inputs"], found.facts, strict=True)],
+        "records_at": found.records_at,
+        "header": found.header.decode("latin-1"),
         "output": output,
         "staging": staging,
         "usual_temp": parent,

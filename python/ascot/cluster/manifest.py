@@ -19,7 +19,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from glob import escape, glob
@@ -28,16 +28,28 @@ from typing import Any
 from ascot import errors
 from ascot.cluster.chunks import ChunkSet
 
-__all__ = ["Destination", "JobDirectory", "Progress", "Span", "Spill", "Sum", "spans_of", "sync_directory"]
+__all__ = [
+    "Destination",
+    "JobDirectory",
+    "Progress",
+    "Span",
+    "Spill",
+    "Sum",
+    "chunks_of",
+    "spans_of",
+    "sync_directory",
+]
 
-VERSION = 1
+# Version 1 has neither headers nor where records begin.
+VERSION = 2
+VERSIONS_READ = (1, 2)
 FILES = ("job.json", "bounds", "journal", "lock", "status.json")
 
 
 @dataclass(slots=True)
 class Span:
-    """A chunk: a byte range of an input. `position` are the bytes of all inputs before it; an object has a
-    `version`."""
+    """A chunk: a byte range of an input. `position` are the bytes of all inputs before it; `records_at` is where the
+    records of the input begin, after a header; an object has a `version`."""
 
     path: str
     start: int
@@ -45,6 +57,7 @@ class Span:
     size: int
     position: int
     version: str = ""
+    records_at: int = 0
 
     @property
     def bytes(self) -> int:
@@ -57,28 +70,36 @@ class Span:
             "path": self.path,
             "start": self.start,
             "end": self.end,
+            "records_at": self.records_at,
             "size": self.size,
             "position": self.position,
         }
         return {**own, "version": self.version} if self.version else own
 
 
-def spans_of(inputs: Iterable[Sequence[Any]], chunk_bytes: int, record_bytes: int) -> list[Span]:
+def spans_of(
+    inputs: Sequence[Sequence[Any]], chunk_bytes: int, record_bytes: int, records_at: Sequence[int] = ()
+) -> list[Span]:
     """The chunks of files with these names and sizes, objects also with their version; each has at most
-    `chunk_bytes`, in whole records of `record_bytes`.
+    `chunk_bytes`, in whole records of `record_bytes`. Records begin at `records_at` of each file, after a header.
 
     >>> [(span.start, span.end, span.position) for span in spans_of([("a", 10), ("b", 3)], 7, 2)]
     [(0, 6, 0), (6, 10, 6), (0, 3, 10)]
     """
     step = max(record_bytes, chunk_bytes // record_bytes * record_bytes)
     spans, position = [], 0
-    for path, size, *changed in inputs:
+    for (path, size, *changed), first in zip(inputs, records_at or [0] * len(inputs), strict=True):
         # Of a file, it is the time of its last change.
         version = next((one for one in changed if isinstance(one, str)), "")
-        for start in range(0, size, step):
-            spans.append(Span(path, start, min(start + step, size), size, position + start, version))
+        for start in range(first, size, step):
+            spans.append(Span(path, start, min(start + step, size), size, position + start, version, first))
         position += size
     return spans
+
+
+def chunks_of(job: dict[str, Any]) -> list[Span]:
+    """The chunks of a job."""
+    return spans_of(job["inputs"], job["shape"]["chunk_bytes"], job["record_bytes"], job.get("records_at", ()))
 
 
 @dataclass(slots=True)
@@ -343,7 +364,7 @@ class JobDirectory:
             version = job["version"]
         except (ValueError, TypeError, KeyError) as error:
             raise _damaged(name, error) from error
-        if version != VERSION:
+        if version not in VERSIONS_READ:
             raise errors.InvalidRequest(
                 f"{self.path}: a job of another version of Ascot ({version!r})\n  continue it with that version"
             )

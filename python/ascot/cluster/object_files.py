@@ -5,7 +5,8 @@
     file     ........ [--------------]             from the byte before it to the end of its last record
 
 The file of a chunk has no name, so that nothing is left of a process that is killed, and the rest of it is a hole. A
-part is made beside the spills, and is an object when it is whole.
+part is made beside the spills, and is an object when it is whole. The file of a chunk of CSV begins and ends where
+searches from both ends of the chunk find rows, as those of the native reader do.
 
 Invariants: the bytes of a chunk are those of the object that was listed: its version is looked at after the last byte
 was read. At most REQUESTS blocks are in memory.
@@ -18,7 +19,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -38,9 +39,12 @@ BEYOND_BYTES = 64 << 10
 WINDOWS = 16
 WINDOW_BYTES = 64 << 10
 LONG_WINDOW_BYTES = MIB
-# Objects whose heads are looked at together, and the bytes of each.
+# Objects whose heads are looked at together, and the bytes of each; of CSV also the types of columns are inferred.
 HEADS = 64
 HEAD_BYTES = 64 << 10
+TYPES_BYTES = 256 << 10
+# Bytes in which quotes may show where a row starts.
+SEARCH_BYTES = 256 << 10
 
 
 class _File(NamedTuple):
@@ -71,6 +75,11 @@ class ObjectFiles:
         return _end_of(self._job["options"]["records"]["layout"])
 
     @property
+    def _has_rows(self) -> bool:
+        """Whether records are rows of CSV, whose ends are not those of lines."""
+        return bool(self._job["options"]["records"]["layout"].startswith("csv"))
+
+    @property
     def _longest(self) -> int:
         """More than the bytes of any record: it is too long before the native reader meets a hole."""
         shape = self._job["shape"]
@@ -88,11 +97,11 @@ class ObjectFiles:
         with self._file() as file:
             began = monotonic()
             with doing("reading"), self._unchanged(span):
-                size = self._fill(span, file)
-            os.ftruncate(file.number, size)
+                own = self._rows(span, file) if self._has_rows else {**span, "size": self._fill(span, file)}
+            os.ftruncate(file.number, own["size"])
             self.seconds = monotonic() - began
             with renamed(file.path, span["path"]):
-                yield {**span, "path": file.path, "size": size}
+                yield {**own, "path": file.path}
 
     def samples(
         self, span: dict[str, Any], count: int, sample: Callable[[dict[str, Any], int], bytes]
@@ -167,6 +176,33 @@ class ObjectFiles:
                 return int(at + found + 1)
             at, step = at + len(block), min(2 * step, BLOCK_BYTES)
         return int(size)
+
+    def _rows(self, span: dict[str, Any], file: _File) -> dict[str, Any]:
+        """Reads the rows of a chunk; returns the chunk with the bounds of its rows."""
+        first, end = self._row_from(span, span["start"]), self._row_from(span, span["end"])
+        if first < end:
+            self._fetch(span["path"], first, end, file)
+        position = span["position"] + first - span["start"]
+        end = max(first, end)
+        return {**span, "start": first, "end": end, "records_at": first, "size": end, "position": position}
+
+    def _row_from(self, span: dict[str, Any], at: int) -> int:
+        """The first start of a row from `at` on that a search finds; the end of the object if there is none."""
+        size, records = span["size"], self._job["options"]["records"]
+        rows, step = b"", BEYOND_BYTES
+        while span["records_at"] < at and at + len(rows) < size:
+            rows += self._stores.read(span["path"], at + len(rows), min(at + len(rows) + step, size))
+            sure, likely = _native.find_row(records["layout"], records["quote"], rows)
+            is_last = at + len(rows) >= size or len(rows) >= SEARCH_BYTES
+            found = sure if sure is not None or not is_last else likely
+            if found is not None:
+                self.fetched += len(rows)
+                return int(at + found)
+            if len(rows) > 2 * self._longest:
+                break
+            step = min(2 * step, BLOCK_BYTES)
+        self.fetched += len(rows)
+        return int(size if rows else at)
 
     def _first(self, span: dict[str, Any]) -> int:
         """The first byte that is needed: whether a line begins with a chunk is seen by the byte before it."""
@@ -265,13 +301,13 @@ class ObjectFiles:
 
 
 def _end_of(layout: str) -> bytes:
-    """What ends a line of a layout; empty for records of one length.
+    """What ends a line of a layout, or a row without quotes; empty for records of one length.
 
-    >>> _end_of("lines"), _end_of("lines:0x00"), _end_of("fixed:100")
-    (b'\\n', b'\\x00', b'')
+    >>> _end_of("lines"), _end_of("lines:0x00"), _end_of("csv:0x3b"), _end_of("fixed:100")
+    (b'\\n', b'\\x00', b'\\n', b'')
     """
     name, _, end = layout.partition(":0x")
-    return b"" if name != "lines" else bytes.fromhex(end or "0a")
+    return bytes.fromhex(end or "0a") if name == "lines" else b"\n" if name == "csv" else b""
 
 
 @contextmanager
@@ -292,25 +328,47 @@ def renamed(path: str, url: str) -> Iterator[None]:
 # ---------------------------------------------------------------- checks before a job begins
 
 
-def check_objects(stores: Stores, options: dict[str, Any], urls: list[str], record_bytes: int) -> None:
+class Heads(NamedTuple):
+    """What the heads of objects say: where their records begin, the header of the first one that has one, and the
+    keys with the numbers and types of columns, if they are columns."""
+
+    records_at: dict[str, int]
+    header: bytes
+    columns: list[str] | None
+
+
+def check_objects(
+    stores: Stores, options: dict[str, Any], urls: list[str], record_bytes: int, first: list[str]
+) -> Heads:
     """Raises the error of the native check of inputs for objects that are not as the layout says: a last record that
-    is cut short, or another format than text."""
-    is_text = options["records"]["layout"].startswith("lines") and not options["any_format"]
+    is cut short, another format than text, or another header than the file `first`, or else the first object, has."""
+    records = options["records"]
+    layout: str = records["layout"]
+    has_heads = layout.startswith("csv") or records["header"]
+    is_text = layout.startswith(("lines", "csv")) and (has_heads or not options["any_format"])
+    urls = [url for url in urls if stores.listed[url].size > 0]
     if not is_text:
         urls = [url for url in urls if stores.listed[url].size % record_bytes]
-    for at in range(0, len(urls), HEADS):
-        some = urls[at : at + HEADS]
+    found = Heads({}, b"", None)
+    with ExitStack() as stack:
+        for at in range(0, len(urls), HEADS):
+            some = urls[at : at + HEADS]
 
-        def head(url: str) -> bytes:
-            return stores.read(url, 0, min(HEAD_BYTES, stores.listed[url].size))
+            def head(url: str) -> bytes:
+                return stores.read(url, 0, min(TYPES_BYTES if has_heads else HEAD_BYTES, stores.listed[url].size))
 
-        heads = stores.each([url for url in some if stores.listed[url].size], head) if is_text else []
-        left = iter(heads)
-        for url in some:
-            with tempfile.TemporaryFile(buffering=0) as file:
-                size = stores.listed[url].size
-                if is_text and size:
-                    file.write(next(left))
-                file.truncate(size)
-                with renamed(_File(file.fileno(), "").path, url):
-                    _native.cluster_inputs({**options, "inputs": [_File(file.fileno(), "").path]})
+            heads = stores.each(some, head) if is_text else [b""] * len(some)
+            for url, content in zip(some, heads, strict=True):
+                file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
+                # The first one stays open: the others are compared with it.
+                stays = has_heads and not first
+                with nullcontext(stack.enter_context(file)) if stays else file:
+                    file.write(content)
+                    file.truncate(stores.listed[url].size)
+                    path = _File(file.fileno(), "").path
+                    with renamed(path, url):
+                        checked, header, columns = _native.cluster_inputs({**options, "inputs": [*first, path]})
+                    found.records_at[url] = checked[-1][2]
+                    if has_heads and not first:
+                        first, found = [path], Heads(found.records_at, header, columns)
+    return found

@@ -48,6 +48,7 @@ from ascot.cluster.actors import (
     write_all_of,
 )
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
+from ascot.cluster.headers import header_of, with_header
 from ascot.errors import AscotError, FileMissing
 
 __all__ = ["SOURCE_BYTES", "Group", "SpillServer", "SpillWorker"]
@@ -197,12 +198,15 @@ class Group:
 
 
 class Source(Thread):
-    """Fetches a partition of a group, and writes it to a pipe."""
+    """Fetches a partition of a group, and writes it to a pipe, after the header that every input of the merge has."""
 
-    def __init__(self, group: Group, partition: int, size: int, fetcher: Any, write: Descriptor) -> None:
+    def __init__(
+        self, group: Group, partition: int, size: int, fetcher: Any, write: Descriptor, header: bytes = b""
+    ) -> None:
         super().__init__(daemon=True)
         self._ray: Any = import_module("ray")
         self._group, self._partition, self._size, self._write = group, partition, size, write
+        self._header = header
         self._fetcher: _native.Fetcher | None = fetcher
         self.error: BaseException | None = None
         self.bytes = 0
@@ -210,6 +214,7 @@ class Source(Thread):
     def run(self) -> None:
         """Fetches the partition, from where the connection ended by calls."""
         try:
+            write_all(self._write.descriptor, self._header)
             if not self._is_fetched():
                 self._call()
         except BrokenPipeError:
@@ -310,7 +315,9 @@ class SpillWorker(Worker):
         count = max(1, len(sources))
         # Batches that wait and that are written to the pipe have at most half of the memory.
         size = max(FETCH_BYTES_MIN, min(shape["batch_bytes"], share // (2 * count * (WINDOW + 1))))
+        header = header_of(self._settings)
         own = {**options, "merge": True, "memory": max(MERGE_BYTES_MIN, share - count * (WINDOW + 1) * size)}
+        own = with_header(own) if header else own
         for spills in options["temp"]:
             os.makedirs(spills, mode=0o700, exist_ok=True)
         reserve_descriptors(SOURCE_DESCRIPTORS * len(sources) + OTHER_DESCRIPTORS)
@@ -319,7 +326,7 @@ class SpillWorker(Worker):
             ends = [stack.enter_context(piped()) for _ in sources]
             own["inputs"] = [path_of(read) for read, _ in ends]
             threads = [
-                Source(group, partition, size, self._fetcher, write)
+                Source(group, partition, size, self._fetcher, write, header)
                 for group, (_, write) in zip(sources, ends, strict=True)
             ]
 
@@ -393,7 +400,7 @@ class SpillWorker(Worker):
 
         def joined() -> tuple[int, int, str, int]:
             remove_chunk(view)
-            return *_native.join_chunks(chunks, view), part_bytes(view)
+            return *_native.join_chunks(chunks, view, header_of(self._settings)), part_bytes(view)
 
         return guarded(joined)
 

@@ -1,5 +1,7 @@
 """The parts of an output, files or views, one after another as one file.
 
+Parts of a table each begin with its header, which the file has once.
+
 Invariant: at most one part is open at a time, and nothing is opened before it is read, so that the memory is that of
 one view.
 """
@@ -19,17 +21,21 @@ from ascot.views import view
 __all__ = ["open_parts", "parts_in"]
 
 
-def open_parts(output: PathLike, *, storage_options: Mapping[str, Any] | None = None) -> io.BufferedReader:
-    """The parts in the directory of a finished job as one binary file that can be read and sought.
+def open_parts(
+    output: PathLike, *, header: bool = False, storage_options: Mapping[str, Any] | None = None
+) -> io.BufferedReader:
+    """The parts in the directory of a finished job as one binary file that can be read and sought. With `header` they
+    begin with a header, which the file has once.
 
     The directory may be the URL of one in an object store; `storage_options` are those of `sort`. Views are merged as
     they are read, within 256 MiB. Raises FileMissing if the directory has no parts.
     """
     directory = absolute(arguments.path("output", output))
-    return parts_in(directory, Stores(arguments.maybe(arguments.options, "storage_options", storage_options)))
+    stores = Stores(arguments.maybe(arguments.options, "storage_options", storage_options))
+    return parts_in(directory, stores, has_header=arguments.flag("header", header))
 
 
-def parts_in(directory: str, stores: Stores) -> io.BufferedReader:
+def parts_in(directory: str, stores: Stores, *, has_header: bool) -> io.BufferedReader:
     """The parts in a directory or below a URL as one file."""
     if is_url(directory):
         found = list(stores.sizes(directory))
@@ -40,7 +46,8 @@ def parts_in(directory: str, stores: Stores) -> io.BufferedReader:
     names = sorted(name for name in found if name.removeprefix("part-").isdecimal())
     if not names:
         raise errors.FileMissing(f"{directory}: there are no parts of a job of ascot.cluster", filename=directory)
-    return io.BufferedReader(_Parts([os.path.join(directory, name) for name in names], stores), buffer_size=1 << 20)
+    parts = _Parts([os.path.join(directory, name) for name in names], stores, has_header)
+    return io.BufferedReader(parts, buffer_size=1 << 20)
 
 
 def _opened(path: str, stores: Stores) -> io.BufferedReader:
@@ -53,11 +60,22 @@ def _opened(path: str, stores: Stores) -> io.BufferedReader:
         return found.open()
 
 
+def _header_bytes(file: io.BufferedReader) -> int:
+    """Bytes of the line at the start of a file. A newline within double quotes does not end it."""
+    file.seek(0)
+    line = file.readline()
+    while line.count(b'"') % 2 and (more := file.readline()):
+        line += more
+    return len(line)
+
+
 class _Parts(io.RawIOBase):
     """The raw file below `open_parts`."""
 
-    def __init__(self, paths: list[str], stores: Stores) -> None:
-        self._paths, self._stores = paths, stores
+    def __init__(self, paths: list[str], stores: Stores, has_header: bool) -> None:
+        self._paths, self._stores, self._has_header = paths, stores, has_header
+        # Bytes of the header, which all parts have.
+        self._header = 0
         # Bytes before each part, as far as they are known.
         self._starts = [0]
         self._at = 0
@@ -75,7 +93,7 @@ class _Parts(io.RawIOBase):
         out = memoryview(buffer).cast("B")
         number = self._part_of(self._at)
         file = self._part(number)
-        file.seek(self._at - self._starts[number])
+        file.seek(self._at - self._starts[number] + (self._header if number else 0))
         count = file.readinto(out)
         self._at += count
         return count
@@ -115,8 +133,12 @@ class _Parts(io.RawIOBase):
     def _start(self, number: int) -> int:
         """Bytes before a part."""
         while len(self._starts) <= number:
-            file = self._part(len(self._starts) - 1)
-            self._starts.append(self._starts[-1] + file.seek(0, io.SEEK_END))
+            last = len(self._starts) - 1
+            file = self._part(last)
+            if last == 0 and self._has_header:
+                self._header = _header_bytes(file)
+            own = file.seek(0, io.SEEK_END) - (self._header if last else 0)
+            self._starts.append(self._starts[-1] + own)
         return self._starts[number]
 
     def _part(self, number: int) -> io.BufferedReader:

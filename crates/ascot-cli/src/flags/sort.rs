@@ -439,12 +439,12 @@ fn cluster() -> [Arg; 6] {
              cluster that this machine belongs to; or local:N, a new one of N nodes on this machine, for tests. -o \
              names a directory, which must not exist or be empty; its files part-00000, ..., one after another, are \
              the result, and ascot check DIR checks them. Every node reads the inputs and writes the output under the \
-             same names: they are on shared storage. Records are lines without a header, of fixed length, or numbers. \
-             --memory is the cap of each node (half of its memory by default), --temp names directories on each node, \
-             --threads is the most processes on a node that map and sort, and --parts the number of files. The job \
-             keeps its state in the directory of the output with .job at the end: a job that an error ended is \
-             continued with --resume and removed with ascot clean. With --resume, ADDRESS is another cluster than the \
-             one that the job began with. Needs Python with pip install 'ascot[cluster]'; the variable ASCOT_PYTHON \
+             same names: they are on shared storage. Records are lines, CSV, of fixed length, or numbers; each file \
+             of the result has the header. --memory is the cap of each node (half of its memory by default), --temp \
+             names directories on each node, --threads is the most processes on a node that map and sort, and --parts \
+             the number of files. The job keeps its state in the directory of the output with .job at the end: a job \
+             that an error ended is continued with --resume and removed with ascot clean. With --resume, ADDRESS is \
+             another cluster than the one that the job began with. Needs Python with pip install 'ascot[cluster]'; the variable ASCOT_PYTHON \
              names one that is not python3.",
         )
         .hide_short_help(true),

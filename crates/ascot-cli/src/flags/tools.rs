@@ -99,6 +99,12 @@ pub fn check() -> Command {
             .short('k')
             .value_parser(OsStringValueParser::new()),
         )
+        .arg(switch(
+            "header",
+            "the first line or row of each file is a header",
+            "The first line or row of each file is a header, as it is if a key names a column. It does not count. A \
+             view knows whether it has one.",
+        ))
         .arg(threads())
         .arg(monitor())
         .arg(switch(

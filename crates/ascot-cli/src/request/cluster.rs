@@ -40,7 +40,6 @@ const REFUSED: &[(&str, &str, &str)] = &[
     ("batch-size", "--batch-size", "the memory of the nodes decides how many files are merged at once"),
     ("trace", "--trace", "trace a sort on one machine"),
     ("monitor", "--monitor", "the report has the time of each node: --report FILE"),
-    ("header", "--header", "remove the header first, or sort on one machine"),
     ("random-sort", "--random-sort", "random order is for one machine"),
     ("random-source", "--random-source", "random order is for one machine"),
 ];
@@ -72,10 +71,11 @@ pub fn cluster_request(matches: &ArgMatches) -> Result<ClusterRequest> {
             "order": letters.into_iter().collect::<String>(),
             "reverse": values::flag(matches, "reverse"),
             "separator": separator(matches, records.layout)?,
-            "quote": null,
-            "nulls": [],
-            "header": false,
+            "quote": quote(records.layout),
+            "nulls": records::null_texts(matches)?,
+            "header": records.header,
         },
+        "strict": values::flag(matches, "strict"),
         "any_format": records.any_format,
         "stable": values::flag(matches, "stable"),
         "memory": resources::memory_of_nodes(matches)?,
@@ -161,6 +161,10 @@ fn output(matches: &ArgMatches) -> Result<PathBuf> {
 /// The separator of fields of lines.
 fn separator(matches: &ArgMatches, layout: Layout) -> Result<Option<u8>> {
     if matches!(layout, Layout::Lines { .. }) { records::separator(matches) } else { Ok(None) }
+}
+
+fn quote(layout: Layout) -> Option<u8> {
+    if let Layout::Csv { quote, .. } = layout { Some(quote) } else { None }
 }
 
 fn is_random(keys: &Keys) -> bool {

@@ -448,18 +448,21 @@ fn column_keys(texts: &[String], reverse: bool) -> Result<Vec<CsvKeySpec>> {
 
 /// The keys with the spellings of `--null`.
 fn with_nulls(mut keys: Vec<CsvKeySpec>, matches: &ArgMatches) -> Result<Vec<CsvKeySpec>> {
-    let mut nulls = Vec::new();
-    for text in values::all(matches, "null") {
-        let text = text.to_str().ok_or_else(|| {
+    let nulls = null_texts(matches)?;
+    keys.iter_mut().for_each(|key| key.nulls.clone_from(&nulls));
+    Ok(keys)
+}
+
+pub(super) fn null_texts(matches: &ArgMatches) -> Result<Vec<String>> {
+    let text = |text: &OsString| {
+        text.to_str().map(str::to_owned).ok_or_else(|| {
             Failure::usage(
                 format!("--null '{}' is not valid UTF-8", text.display()),
                 "give a spelling in UTF-8",
             )
-        })?;
-        nulls.push(text.to_owned());
-    }
-    keys.iter_mut().for_each(|key| key.nulls.clone_from(&nulls));
-    Ok(keys)
+        })
+    };
+    values::all(matches, "null").map(text).collect()
 }
 
 /// Refuses flags about column values if the layout has no columns.

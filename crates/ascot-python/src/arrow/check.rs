@@ -29,7 +29,7 @@ pub fn check_batches(
     let threads = at_least("threads", threads, 1)?;
     let source = Source::new(source)?;
     let (encoding, Records { layout, keys, .. }) = encoding_of(&source, records, &arrow)?;
-    let request = CheckRequest { inputs: vec![Input::Program], layout, keys, threads };
+    let request = CheckRequest { inputs: vec![Input::Program], layout, keys, header: false, threads };
     let shared = Arc::new(Shared::new(1));
     let (mut sources, made) = record_sources(&shared, vec![(source, encoding)]);
     let result = Arc::new(OnceLock::new());

@@ -46,11 +46,11 @@ pub enum SortError {
     #[error("{0}")]
     Request(String),
     /// The last record is incomplete.
-    #[error("{input}: record {record} is cut short: {}", missing.text(*offset, *have))]
+    #[error("{input}: {} is cut short: {}", nth(*record), missing.text(*offset, *have))]
     CutShort {
         /// The input.
         input: String,
-        /// Record number, from 1.
+        /// Record number, from 1; 0 if those before it were not counted.
         record: u64,
         /// Offset of the record, bytes.
         offset: u64,
@@ -58,6 +58,16 @@ pub enum SortError {
         have: u64,
         /// The missing part.
         missing: Missing,
+    },
+    /// A record of a chunk, whose number is not known, is not as the request says.
+    #[error("{input}: {problem}")]
+    InChunk {
+        /// The input.
+        input: String,
+        /// Offset of the record, bytes.
+        offset: u64,
+        /// The problem, and what to do.
+        problem: String,
     },
     /// Text is expected, and an input is a file of another format.
     #[error(
@@ -322,6 +332,10 @@ impl Missing {
             ),
         }
     }
+}
+
+fn nth(record: u64) -> String {
+    if record == 0 { "the last record".into() } else { format!("record {record}") }
 }
 
 /// Bytes in the form of `--memory`: rounded up, without a space.

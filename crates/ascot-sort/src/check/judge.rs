@@ -112,21 +112,49 @@ mod tests;
 const HEAD_BYTES: usize = 256 << 10;
 
 /// The judge of the records of `inputs`, and the inputs without their headers.
-pub(super) fn judge(layout: Layout, keys: &Keys, inputs: Inputs) -> Result<(Arc<dyn Judge>, Inputs)> {
+pub(super) fn judge(
+    layout: Layout,
+    keys: &Keys,
+    has_header: bool,
+    inputs: Inputs,
+) -> Result<(Arc<dyn Judge>, Inputs)> {
     let (Layout::Csv { separator, quote }, Keys::Columns(specs)) = (layout, keys) else {
+        let inputs = match layout {
+            Layout::Lines { delimiter } if has_header => without_headers(inputs, LineFraming(delimiter))?,
+            _ => inputs,
+        };
         return Ok((judge_without_header(layout, keys)?, inputs));
     };
     let framing = CsvFraming { separator, quote };
-    let head = inputs.get(0).map_or(Ok(Vec::new()), |first| first.peek(HEAD_BYTES))?;
-    // Only names need a header; without names the first row is a record like any other.
-    let has_header = specs.iter().any(|spec| matches!(spec.column, CsvColumn::Name(_)));
+    let has_header = has_header || specs.iter().any(|spec| matches!(spec.column, CsvColumn::Name(_)));
+    let head = head_of(&inputs, framing, has_header)?;
     let judge = by_key(framing, csv_key(framing, specs, &head, has_header)?);
     if !has_header {
         return Ok((judge, inputs));
     }
-    let inputs = inputs.skip_headers(&|head| framing.end(head, 0).unwrap_or(head.len()))?;
+    let inputs = without_headers(inputs, framing)?;
     refuse_different(&inputs, framing)?;
     Ok((judge, inputs))
+}
+
+/// The beginning of the first input that has rows, or of the first.
+fn head_of(inputs: &Inputs, framing: CsvFraming, has_header: bool) -> Result<Vec<u8>> {
+    let head = inputs.get(0).map_or(Ok(Vec::new()), |first| first.peek(HEAD_BYTES))?;
+    let has_rows = |head: &[u8]| sample_rows(framing, head).len() > usize::from(has_header);
+    if has_rows(&head) {
+        return Ok(head);
+    }
+    for other in inputs.iter().skip(1).filter(|input| input.size.is_some_and(|size| size > 0)) {
+        let other = other.peek(HEAD_BYTES)?;
+        if has_rows(&other) {
+            return Ok(other);
+        }
+    }
+    Ok(head)
+}
+
+fn without_headers(inputs: Inputs, framing: impl Framing) -> Result<Inputs> {
+    inputs.skip_headers(&|head| framing.end(head, 0).unwrap_or(head.len()))
 }
 
 fn csv_key(framing: CsvFraming, specs: &[CsvKeySpec], head: &[u8], has_header: bool) -> Result<KeyProgram> {

@@ -52,6 +52,8 @@ pub struct CheckRequest {
     pub layout: Layout,
     /// The keys that should order them.
     pub keys: Keys,
+    /// Whether each input begins with a header, as it does if a key names a column.
+    pub header: bool,
     /// Compute threads; none: one per core.
     pub threads: Option<usize>,
 }
@@ -128,7 +130,7 @@ pub fn check_with(
     if matches!(request.layout, Layout::Csv { .. }) {
         refuse_unless_text(&inputs, request.layout)?;
     }
-    let (judge, inputs) = judge::judge(request.layout, &request.keys, inputs)?;
+    let (judge, inputs) = judge::judge(request.layout, &request.keys, request.header, inputs)?;
     let pool = Pool::new(RECORD_BYTES_MAX + POOL_BYTES);
     let chunks = usize::try_from(lowered(POOL_BYTES as u64)).unwrap_or(POOL_BYTES) / CHUNK_BYTES;
     let chunks = ChunkPool::new(&pool, CHUNK_BYTES, chunks.max(CHUNKS_MIN), pool.budget());

@@ -21,7 +21,7 @@ fn benchmark_key() -> Keys {
 
 fn check_files(paths: &[PathBuf], layout: Layout, keys: Keys) -> Result<CheckReport, SortError> {
     let inputs = paths.iter().cloned().map(Input::Path).collect();
-    let request = CheckRequest { inputs, layout, keys, threads: Some(2) };
+    let request = CheckRequest { inputs, layout, keys, header: false, threads: Some(2) };
     check(&request, &Silent, &Cancel::new())
 }
 
@@ -170,6 +170,25 @@ fn rows_go_by_column_and_headers_are_left_out() {
     assert!(check_files(&paths, layout, Keys::Columns(parse_csv_keys("sise").unwrap())).is_err());
 }
 
+#[test]
+fn headers_without_names_in_keys_are_left_out_if_there_are_any() {
+    let dir = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| dir.path().join(name));
+    fs::write(&paths[0], "the name\na\nb\n").unwrap();
+    fs::write(&paths[1], "the name\nc\nd").unwrap();
+    let lines = Layout::Lines { delimiter: b'\n' };
+    let csv = Layout::Csv { separator: b',', quote: b'"' };
+    let by_column = Keys::Columns(parse_csv_keys("#1").unwrap());
+    for (layout, keys) in [(lines, Keys::Command(KeyOptions::default())), (csv, by_column)] {
+        let inputs = paths.iter().cloned().map(Input::Path).collect();
+        let request = CheckRequest { inputs, layout, keys: keys.clone(), header: true, threads: Some(1) };
+        let report = check(&request, &Silent, &Cancel::new()).unwrap();
+        assert_eq!((report.is_ordered(), report.validation.records), (true, 4));
+        let report = check_files(&paths, layout, keys).unwrap();
+        assert_eq!((report.is_ordered(), report.validation.records), (false, 6));
+    }
+}
+
 /// A pipe and the path of its writing end.
 fn pipe() -> (std::io::PipeReader, std::io::PipeWriter, PathBuf) {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -203,7 +222,8 @@ fn a_job_stops_though_nobody_reads_or_writes_the_pipe() {
     });
     // First the pipe has no writer, then no reader.
     let keys = benchmark_key();
-    let request = CheckRequest { inputs: vec![Input::Path(from)], layout: BENCHMARK, keys, threads: None };
+    let inputs = vec![Input::Path(from)];
+    let request = CheckRequest { inputs, layout: BENCHMARK, keys, header: false, threads: None };
     assert!(matches!(check(&request, &Silent, &cancel), Err(SortError::Cancelled)));
     for count in [1000, 10_000_000] {
         let output = Output::Path(to.clone());

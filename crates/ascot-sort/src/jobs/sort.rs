@@ -37,8 +37,9 @@ pub fn sort(
         return sort_large(request, inputs, options, caller);
     };
     refuse_others(request, &inputs)?;
-    let (inputs, head) =
+    let (inputs, mut head) =
         if keys_need_head(request) { csv_head(request, inputs)? } else { (inputs, InputHead::default()) };
+    head.header = head.header.or_else(|| options.header.clone());
     let notice = notice_of_unnamed(request, &inputs, &head)?;
     let records = AnyRecords::new(request, &head)?;
     let job = SmallJob { request, inputs, header: head.header, memory, options, caller };
@@ -61,7 +62,8 @@ pub(crate) fn sort_large(
 ) -> Result<Report> {
     check_directory(request)?;
     check_apart(request, true)?;
-    let prepared = prepare(request, inputs, Goal::Sort)?;
+    let mut prepared = prepare(request, inputs, Goal::Sort)?;
+    prepared.head.header = prepared.head.header.or_else(|| options.header.clone());
     let disk = disk_for(request, &prepared.budget, options);
     Execution { request, goal: Goal::Sort, prepared, disk, caller, killed: None }.execute()
 }
@@ -92,7 +94,8 @@ pub fn make_view(
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<Report> {
-    let (request, prepared) = prepare_view(request, view)?;
+    let (request, mut prepared) = prepare_view(request, view)?;
+    prepared.head.header = prepared.head.header.or_else(|| options.header.clone());
     let disk = view_disk(options);
     let caller = Caller { observer, cancel };
     Execution { request: &request, goal: Goal::View(view), prepared, disk, caller, killed: None }.execute()

@@ -103,6 +103,8 @@ pub struct RunOptions {
     pub requests: Option<Arc<dyn RequestObserver>>,
     /// The ends of the job in this process, for `Input::Program` and `Output::Program`.
     pub program: ProgramStreams,
+    /// The header of the output, if records of the program, which come without one, have one.
+    pub header: Option<Vec<u8>>,
 }
 
 impl RunOptions {

@@ -68,7 +68,16 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
     let Some(first) = bearer(&inputs) else { return Ok((inputs, InputHead::default())) };
     let start = first.start as usize;
     let mut bytes = first.peek(start + HEAD_BYTES)?;
-    let records = bytes.split_off(start.min(bytes.len()));
+    let mut records = bytes.split_off(start.min(bytes.len()));
+    let mut input = first.name();
+    if records.is_empty()
+        && let Some(other) = inputs.iter().find(|input| input.size.is_some_and(|size| size > input.start))
+    {
+        // The first input has a header and no rows.
+        let start = other.start as usize;
+        records = other.peek(start + HEAD_BYTES)?.split_off(start);
+        input = other.name();
+    }
     // A header is a line of its own, even if its file lacks the line end.
     if request.header
         && let Some(last) = bytes.last()
@@ -83,7 +92,6 @@ pub(crate) fn csv_head(request: &SortRequest, inputs: Inputs) -> Result<(Inputs,
         }
     }
     let header = (request.header && !bytes.is_empty()).then_some(bytes);
-    let input = first.name();
     Ok((inputs, InputHead { input, header, records }))
 }
 

@@ -166,7 +166,9 @@ fn csv_columns(framing: CsvFraming, specs: &[CsvKeySpec], head: &InputHead) -> R
     let columns = |specs: &[CsvKeySpec], rows: &[&[u8]]| {
         keys::csv_columns(specs, header, framing.separator, framing.quote, rows)
     };
-    if header.is_none() && head.records.is_empty() {
+    let needs_no_head =
+        |spec: &CsvKeySpec| matches!(spec.column, CsvColumn::Number(_)) && spec.kind.is_some();
+    if header.is_none() && head.records.is_empty() && !specs.iter().all(needs_no_head) {
         // All files are empty: any column serves.
         let first = |spec: &CsvKeySpec| CsvKeySpec { column: CsvColumn::Number(1), ..spec.clone() };
         return Ok(columns(&specs.iter().map(first).collect::<Vec<_>>(), &[])?);

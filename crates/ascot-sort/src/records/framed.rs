@@ -6,18 +6,17 @@ use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
 use ascot_record::chunk::{ChunkScratch, gather, sort_chunk};
-use ascot_record::framing::{Framing, Partial};
+use ascot_record::framing::{Framing, Partial, StartSearch};
 use ascot_record::keys::{KeyColumn, misfits_written};
 use ascot_record::merge::{SliceCursor, Stop, merge, merge_checked};
 use ascot_record::order::{self, RecordOrder};
 
+use super::emitter::{Emitter, Merged, Stopped};
+use super::sparse_starts::SparseStarts;
 use super::{
-    Cut, Index, Keyless, RawChunk, RecordEnds, Records, Rules, Segment, Side, Sorted, Splitters, Task,
-    groups_of, sample_places,
+    ChunkMisfits, Cut, Index, Keyless, RawChunk, RecordEnds, Records, Rules, Segment, Side, Sorted,
+    Splitters, Task, groups_of, sample_places,
 };
-use crate::records::emitter::{Emitter, Merged, Stopped};
-use crate::records::misfits::ChunkMisfits;
-use crate::records::sparse_starts::SparseStarts;
 use crate::resources::Lease;
 
 /// Maximum number of records sorted at a time; a chunk with more becomes several.
@@ -106,14 +105,9 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     /// Start of the last record before byte `hi`, searched from the nearest recorded start.
     fn last_start(&self, bytes: &[u8], sparse: &[u32], hi: u32) -> u32 {
         let nearest = sparse.partition_point(|&start| start < hi).saturating_sub(1);
-        let mut start = sparse.get(nearest).copied().unwrap_or(0);
-        loop {
-            let end = self.end(bytes, start as usize) as u32;
-            if end >= hi {
-                return start;
-            }
-            start = end;
-        }
+        let first = sparse.get(nearest).copied().unwrap_or(0);
+        let next = |&start: &u32| Some(self.end(bytes, start as usize) as u32).filter(|&end| end < hi);
+        std::iter::successors(Some(first), next).last().unwrap_or(first)
     }
 
     /// Starts of some records, including the first.
@@ -319,6 +313,10 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> RecordEnds for Framed<F, O>
         self.framing.go_on(part, partial)
     }
 
+    fn start_search(&self) -> Option<StartSearch> {
+        self.framing.start_search()
+    }
+
     fn completion(&self) -> Option<u8> {
         self.framing.completes()
     }
@@ -351,8 +349,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     fn scratch(&self, chunk_bytes: usize) -> FramedScratch {
         let records = self.max_records(chunk_bytes);
         let chunk = ChunkScratch::with_capacity(records);
-        let starts = vec![0; records];
-        FramedScratch { chunk, starts, misfits: ChunkMisfits::default() }
+        FramedScratch { chunk, starts: vec![0; records], misfits: ChunkMisfits::default() }
     }
 
     fn scratch_bytes(&self, chunk_bytes: usize) -> usize {

@@ -48,6 +48,12 @@ impl ChunkMisfits {
         }
     }
 
+    /// The first misfit of the first key that has one: the key, the record of the chunk, and the value.
+    pub fn first(&self) -> Option<(usize, usize, &str)> {
+        let found = self.0.iter().enumerate().find(|(_, of_key)| of_key.count > 0);
+        found.map(|(key, of_key)| (key, of_key.record, of_key.value.as_str()))
+    }
+
     /// Converts record numbers of the chunk to those of the inputs, whose records begin at `starts`.
     pub fn placed(self, starts: &[InputStart]) -> Misfits {
         let place = |MisfitsOfKey { count, record, value }| {

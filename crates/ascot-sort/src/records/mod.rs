@@ -32,7 +32,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_record::checksum::RecordSum;
-use ascot_record::framing::Partial;
+use ascot_record::framing::{Partial, StartSearch};
 use ascot_record::keys::KeyColumn;
 
 pub use ascot_record::framing::Cut;
@@ -185,6 +185,12 @@ pub trait RecordEnds: Send + Sync + 'static {
     fn cut(&self, bytes: &[u8], max_records: usize) -> Cut;
     /// Searches the end of a record in its next part. Returns the offset of the end in the part.
     fn go_on(&self, part: &[u8], partial: &mut Partial) -> Option<usize>;
+    /// A search for the start of a record from the middle of a file; see [`Framing::start_search`].
+    ///
+    /// [`Framing::start_search`]: ascot_record::framing::Framing::start_search
+    fn start_search(&self) -> Option<StartSearch> {
+        None
+    }
     /// The length of every record, if it is fixed.
     fn record_bytes(&self) -> Option<usize>;
     /// The byte that completes a last record without a terminator; none: such a record is cut short.

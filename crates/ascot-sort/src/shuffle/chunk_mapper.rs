@@ -21,7 +21,7 @@ use ascot_record::checksum::RecordSum;
 use super::Shuffle;
 use super::batch::{BATCHES_MAX, BatchNumber, JobId, batch_bytes, batch_head, write_batch};
 use super::bounds::Bounds;
-use super::chunk_reader::{ChunkReader, ChunkSpan};
+use super::chunk_reader::{ChunkReader, ChunkSpan, SEARCH_BYTES};
 use super::connect::Frame;
 use crate::api::{Cancel, Result, SortError};
 use crate::records::{Records, with_records};
@@ -72,8 +72,13 @@ fn longest_of(chunk_bytes: usize, block_bytes: usize) -> usize {
 pub fn memory_bytes(chunk_bytes: usize, partitions: usize, block_bytes: usize) -> usize {
     let longest = longest_of(chunk_bytes, block_bytes);
     // Each block is filled by more than half, except that a long record may follow.
-    let blocks = 2 * (chunk_bytes + longest) / block_bytes + 4;
-    chunk_bytes + 3 * longest + index_bytes(block_bytes) + blocks * partitions * size_of::<u32>() + (64 << 10)
+    let blocks = 2 * (chunk_bytes + SEARCH_BYTES + longest) / block_bytes + 4;
+    chunk_bytes
+        + SEARCH_BYTES
+        + 3 * longest
+        + index_bytes(block_bytes)
+        + blocks * partitions * size_of::<u32>()
+        + (64 << 10)
 }
 
 impl ChunkMapper {
@@ -92,7 +97,7 @@ impl ChunkMapper {
     ) -> Result<ChunkMapper> {
         let longest = longest_of(chunk_bytes, block_bytes);
         let pool = Pool::new(memory_bytes(chunk_bytes, bounds.partitions(), block_bytes));
-        let out = pool.region(chunk_bytes + longest + 1, "the records of a chunk")?;
+        let out = pool.region(chunk_bytes + SEARCH_BYTES + longest + 1, "the records of a chunk")?;
         let block = pool.region(block_bytes, "a block of a chunk")?;
         let index = pool.reserve(index_bytes(block_bytes), "the records of a block")?;
         Ok(ChunkMapper {
@@ -125,6 +130,7 @@ impl ChunkMapper {
         self.starts = vec![0];
         self.ends.clear();
         let mut grouper = Grouper {
+            shuffle: &self.shuffle,
             bounds: &self.bounds,
             out: &mut self.out,
             starts: &mut self.starts,
@@ -237,6 +243,7 @@ impl ChunkMapper {
 
 /// Groups the blocks of a chunk.
 struct Grouper<'a> {
+    shuffle: &'a Shuffle,
     bounds: &'a Bounds,
     out: &'a mut [u8],
     starts: &'a mut Vec<usize>,
@@ -268,6 +275,7 @@ impl Grouper<'_> {
             if end > self.out.len() {
                 return Err(SortError::Internal("a chunk has more records than bytes"));
             }
+            self.shuffle.check_types(records, bytes, &span.path, offset)?;
             records.normalise(bytes);
             records.sum(bytes, &mut self.sum);
             self.group(records, bytes, span.position + (offset - span.start), start);
@@ -357,7 +365,7 @@ mod tests {
     fn span(file: &tempfile::NamedTempFile, content: &[u8]) -> ChunkSpan {
         std::fs::write(file.path(), content).expect("a disk");
         let size = content.len() as u64;
-        ChunkSpan { path: file.path().into(), start: 0, end: size, size, position: 0 }
+        ChunkSpan { path: file.path().into(), start: 0, end: size, records_at: 0, size, position: 0 }
     }
 
     #[test]

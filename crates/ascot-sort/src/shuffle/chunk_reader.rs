@@ -8,6 +8,10 @@
 //! Chunks of records of one length begin and end between records. Lines are found by the byte before the chunk: a line
 //! begins where the one before it ends. A last line without its terminator gets one.
 //!
+//! Rows of CSV are found by a search from the chunk's first byte on, and the chunk ends where the search from its end
+//! finds the next one, which is where the next chunk begins. A search may be wrong if no quote shows whether it begins
+//! in a quoted field. Then a row of the chunk does not end where the chunk does, and the chunk is an error.
+//!
 //! Invariant: every record of a file is in one chunk, whatever the bounds of the chunks are.
 
 use std::fs::File;
@@ -18,8 +22,7 @@ use ascot_io::{Action, Buf, During, IoError, Pool};
 use ascot_record::framing::Partial;
 
 use super::Shuffle;
-use crate::api::{Cancel, Input, Missing, Result, SortError, SortRequest};
-use crate::read::{Inputs, refuse_others};
+use crate::api::{Cancel, Missing, Result, SortError};
 use crate::records::{RecordEnds, with_records};
 
 /// Bytes of a block, unless a job has others.
@@ -27,6 +30,9 @@ pub const BLOCK_BYTES: usize = 1 << 20;
 
 /// Bytes read at a time beyond the end of the chunk.
 const BEYOND_BYTES: usize = 64 << 10;
+
+/// Bytes in which quotes may show where a row starts; without them it is the first that is likely.
+pub const SEARCH_BYTES: usize = 256 << 10;
 
 /// A byte range of an input.
 #[derive(Clone, Debug)]
@@ -37,53 +43,12 @@ pub struct ChunkSpan {
     pub start: u64,
     /// The byte after its last.
     pub end: u64,
+    /// Where the records of the file begin, after a header.
+    pub records_at: u64,
     /// Bytes of the file when the job began.
     pub size: u64,
     /// Bytes of all inputs before this chunk.
     pub position: u64,
-}
-
-/// The size in bytes and the time of the last change, ns since 1970, of each input of `request`, which is as the sort
-/// needs it: a regular file, of text if it has lines, or of whole records of one length.
-///
-/// # Errors
-/// Those of opening the files; [`SortError::OtherFormat`] for files that are not text, [`SortError::CutShort`] for
-/// a last record that is cut short, [`SortError::Request`] for pipes.
-pub fn check_inputs(shuffle: &Shuffle, request: &SortRequest) -> Result<Vec<(u64, i128)>> {
-    let inputs = Inputs::open(&request.inputs)?;
-    refuse_others(request, &inputs)?;
-    let record_bytes = with_records!(&shuffle.records, records => records.record_bytes());
-    let mut facts = Vec::new();
-    for (input, named) in inputs.iter().zip(&request.inputs) {
-        let (Some(path), Some(size), Input::Path(_)) = (input.path(), input.size, named) else {
-            return Err(SortError::Request(format!(
-                "{}: several nodes cannot read one pipe\n  write it to a file that all nodes see",
-                input.name()
-            )));
-        };
-        if let Some(len) = record_bytes.map(|len| len as u64)
-            && size % len != 0
-        {
-            let record = size / len + 1;
-            let offset = size / len * len;
-            let missing = Missing::BytesOf(len);
-            return Err(SortError::CutShort {
-                input: input.name(),
-                record,
-                offset,
-                have: size % len,
-                missing,
-            });
-        }
-        facts.push((size, modified_ns(path)?));
-    }
-    Ok(facts)
-}
-
-fn modified_ns(path: &Path) -> Result<i128> {
-    use std::os::unix::fs::MetadataExt;
-    let stat = std::fs::metadata(path).during(Action::Inspect, path)?;
-    Ok(i128::from(stat.mtime()) * 1_000_000_000 + i128::from(stat.mtime_nsec()))
 }
 
 /// Calls `take` with the records of a chunk, whole records of about `block_bytes` at a time, and the offset of the
@@ -106,6 +71,7 @@ pub fn read_chunk(
         let mut reader = ChunkReader::open(&**records, span, block, &pool, longest)?;
         while let Some((bytes, offset)) = reader.next_block()? {
             cancel.check()?;
+            shuffle.check_types(&**records, bytes, &span.path, offset)?;
             take(bytes, offset);
         }
     });
@@ -115,7 +81,7 @@ pub fn read_chunk(
 /// The blocks of a chunk.
 pub(super) struct ChunkReader<'a, R> {
     records: &'a R,
-    span: &'a ChunkSpan,
+    span: ChunkSpan,
     file: File,
     pool: &'a Pool,
     /// Maximum length of a record, bytes.
@@ -127,6 +93,8 @@ pub(super) struct ChunkReader<'a, R> {
     /// Offset in the file of the first byte of the block, and of the next byte to read.
     block_at: u64,
     read_at: u64,
+    /// Bytes of the file, of which the chunk may end before the end.
+    file_bytes: u64,
 }
 
 /// Fills `out` with the bytes at `offset`; with fewer only at the end of the file.
@@ -154,16 +122,64 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
         longest: usize,
     ) -> Result<Self> {
         let file = File::open(&span.path).during(Action::Open, &span.path)?;
-        let have = 0;
-        let used = 0;
-        let block_at = span.start;
-        let read_at = span.start;
-        let mut reader =
-            ChunkReader { records, span, file, pool, longest, block, have, used, block_at, read_at };
-        if span.start > 0 && records.record_bytes().is_none() {
+        let mut reader = ChunkReader {
+            records,
+            file,
+            pool,
+            longest,
+            block,
+            have: 0,
+            used: 0,
+            block_at: span.start,
+            read_at: span.start,
+            file_bytes: span.size,
+            span: span.clone(),
+        };
+        if records.start_search().is_some() {
+            reader.align()?;
+        } else if span.start > span.records_at && records.record_bytes().is_none() {
             reader.skip_to_first()?;
         }
         Ok(reader)
+    }
+
+    /// Moves both ends of the chunk to starts of records.
+    fn align(&mut self) -> Result<()> {
+        self.span.start = self.start_after(self.span.start)?;
+        self.span.end = self.start_after(self.span.end)?.max(self.span.start);
+        self.span.size = self.span.end;
+        self.block_at = self.span.start;
+        self.read_at = self.span.start;
+        Ok(())
+    }
+
+    /// The first start of a record from `at` on that a search finds; the end of the file if there is none.
+    fn start_after(&mut self, at: u64) -> Result<u64> {
+        let Some(mut search) = self.records.start_search().filter(|_| at > self.span.records_at) else {
+            return Ok(at);
+        };
+        let mut from = at;
+        while from < self.file_bytes {
+            let wanted = BEYOND_BYTES.min(self.block.len()).min((self.file_bytes - from) as usize);
+            let bytes = self.read(from, wanted, 0)?;
+            if bytes == 0 {
+                break;
+            }
+            if let Some(found) = search.go_on(&self.block[..bytes]) {
+                return Ok(at + found);
+            }
+            from += bytes as u64;
+            if from - at >= SEARCH_BYTES as u64
+                && let Some(likely) = search.likely()
+            {
+                return Ok(at + likely);
+            }
+            if from - at > 2 * self.longest as u64 {
+                // The record that the search began in is too long, as the chunk says that has its start.
+                break;
+            }
+        }
+        Ok(search.likely().map_or(self.file_bytes, |likely| at + likely))
     }
 
     /// Gives the block back.
@@ -268,13 +284,47 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
                 missing: Missing::BytesOf(len),
             });
         };
-        if self.have == self.block.len() {
-            self.grow()?;
+        let mut partial = Partial::default();
+        self.records.go_on(&self.block[..self.have], &mut partial);
+        if self.records.go_on(&[byte], &mut partial).is_none() {
+            return Err(self.cut_short(&partial));
         }
-        self.block[self.have] = byte;
-        self.have += 1;
+        for byte in self.row_ends_with_crlf()?.then_some(b'\r').into_iter().chain([byte]) {
+            if self.have == self.block.len() {
+                self.grow()?;
+            }
+            self.block[self.have] = byte;
+            self.have += 1;
+        }
         self.used = self.have;
         Ok(())
+    }
+
+    /// Whether the last row lacks the two bytes with which the first one ends.
+    fn row_ends_with_crlf(&self) -> Result<bool> {
+        if self.records.start_search().is_none() || self.block[..self.have].ends_with(b"\r") {
+            return Ok(false);
+        }
+        let mut head = vec![0; BEYOND_BYTES.min(self.file_bytes as usize)];
+        let bytes = read_full(&self.file, &self.span.path, &mut head, 0)?;
+        let row = self.records.go_on(&head[..bytes], &mut Partial::default());
+        Ok(row.is_some_and(|end| head[..end].ends_with(b"\r\n")))
+    }
+
+    /// The error of a last record that ends neither with the chunk nor with the file.
+    fn cut_short(&self, partial: &Partial) -> SortError {
+        let input = self.span.path.display().to_string();
+        if self.span.end < self.file_bytes {
+            let at = self.block_at + partial.quote.unwrap_or_default();
+            let problem = format!(
+                "the field quoted from offset {at} on goes beyond offset {}, where a row seems to start\n  nodes \
+                 cannot share this file: sort it on one machine",
+                self.span.end
+            );
+            return SortError::InChunk { input, offset: self.block_at, problem };
+        }
+        let missing = Missing::from_partial(partial);
+        SortError::CutShort { input, record: 0, offset: self.block_at, have: self.have as u64, missing }
     }
 
     /// Doubles the block for a record that is longer.
@@ -299,7 +349,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Keys, Output};
+    use crate::api::{Input, Keys, Output, SortRequest};
     use ascot_record::keys::KeyOptions;
     use ascot_record::layout::Layout;
     use proptest::prelude::*;
@@ -323,7 +373,8 @@ mod tests {
         let mut found = Vec::new();
         let mut start = 0;
         for &end in cuts.iter().chain([&size]) {
-            let span = ChunkSpan { path: file.path().into(), start, end, size, position: start };
+            let span =
+                ChunkSpan { path: file.path().into(), start, end, records_at: 0, size, position: start };
             let block = pool.region(block_bytes, "a block").expect("memory");
             with_records!(&lines().records, records => {
                 let mut reader = ChunkReader::open(&**records, &span, block, &pool, longest)?;
@@ -369,7 +420,8 @@ mod tests {
     fn a_file_that_was_cut_short_is_an_error() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), b"a\nb\n").expect("a disk");
-        let span = ChunkSpan { path: file.path().into(), start: 0, end: 8, size: 8, position: 0 };
+        let span =
+            ChunkSpan { path: file.path().into(), start: 0, end: 8, records_at: 0, size: 8, position: 0 };
         let pool = Pool::new(1 << 20);
         let block = pool.region(4096, "a block").expect("memory");
         with_records!(&lines().records, records => {

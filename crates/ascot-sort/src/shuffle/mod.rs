@@ -2,6 +2,7 @@
 //! caller, which needs nothing but the results.
 //!
 //! ```text
+//!   check_inputs     what all nodes must know of the inputs
 //!   sample           some keys of a chunk ─▶ bounds: where the partitions begin
 //!   chunk_reader     a byte range of a file as blocks of whole records
 //!   chunk_mapper     one chunk in memory, its records grouped by partition ─▶ batches for each destination
@@ -30,6 +31,7 @@
 
 pub mod batch;
 pub mod bounds;
+mod check_inputs;
 pub mod chunk_mapper;
 pub mod chunk_reader;
 pub mod connect;
@@ -43,23 +45,27 @@ pub mod spilled_chunks;
 
 pub use batch::{BatchNumber, JobId};
 pub use bounds::{Bounds, SortPosition};
+pub use check_inputs::{CheckedFile, CheckedInputs, check_inputs};
 pub use chunk_mapper::{ChunkMapper, MappedChunk};
-pub use chunk_reader::{ChunkSpan, check_inputs, read_chunk};
+pub use chunk_reader::{ChunkSpan, read_chunk};
 pub use partition_files::PartitionFiles;
 pub use reduce::{PartitionPieces, sort_partition, view_partition};
 pub use sample::sample_chunk;
 pub use spill_chunk::{SpillChunks, join_chunks, seal_chunk};
 pub use spilled_chunks::SpilledChunks;
 
+use std::path::Path;
+
 use ascot_record::checksum::RecordSum;
-use ascot_record::layout::Layout;
 
 use crate::api::{Result, SortError, SortRequest};
-use crate::records::{AnyRecords, InputHead, Records, with_records};
+use crate::records::{AnyRecords, InputHead, Records, title, with_records};
 
 /// The records of a sort on a cluster.
 pub struct Shuffle {
     records: AnyRecords,
+    /// Whether a value that is not of its column's type is an error.
+    is_strict: bool,
 }
 
 /// The sum of whole records of `request`.
@@ -77,22 +83,29 @@ impl Shuffle {
     /// The records of `request`.
     ///
     /// # Errors
-    /// [`SortError::Request`] if records of its layout cannot be found from the middle of a file, or if inputs have
-    /// headers.
+    /// [`SortError::Request`] if the keys do not fit the layout. Keys that are columns must have a number and a type,
+    /// as [`check_inputs()`] gives them, so that all nodes take the same.
     pub fn new(request: &SortRequest) -> Result<Shuffle> {
-        if let layout @ (Layout::Csv { .. } | Layout::Prefixed { .. }) = request.layout {
-            return Err(SortError::Request(format!(
-                "records of format {layout} cannot be found from the middle of a file, so nodes cannot share one\n  \
-                 a cluster sorts lines, fixed records and numbers; sort the file on one machine"
-            )));
-        }
-        if request.header {
-            return Err(SortError::Request(
-                "a cluster sorts files without headers\n  remove the header first, or sort on one machine"
-                    .into(),
-            ));
-        }
         let records = AnyRecords::new(request, &InputHead::default())?;
-        Ok(Shuffle { records })
+        Ok(Shuffle { records, is_strict: request.checks.strict })
+    }
+
+    /// If the request is strict, refuses a value in whole records, the first of which is at `offset` of a file, that is
+    /// not of its column's type.
+    fn check_types<R: Records>(&self, records: &R, bytes: &[u8], path: &Path, offset: u64) -> Result<()> {
+        if !self.is_strict {
+            return Ok(());
+        }
+        let misfits = records.misfits(bytes);
+        let Some((key, record, value)) = misfits.first() else { return Ok(()) };
+        let at = offset + records.cut(bytes, record).bytes as u64;
+        let column = records.key_columns().get(key);
+        let (name, kind) =
+            column.map_or_else(Default::default, |column| (title(column), column.kind.to_string()));
+        let problem = format!(
+            "in the row at offset {at}, '{value}' in column {name} is not of type {kind}\n  name another type, name \
+             the spellings of null, or leave out strict: such values then sort last"
+        );
+        Err(SortError::InChunk { input: path.display().to_string(), offset: at, problem })
     }
 }

@@ -27,6 +27,8 @@ use crate::plan::RunOptions;
 /// The pieces of a partition.
 pub struct PartitionPieces {
     path: PathBuf,
+    /// The header of the part; empty without one.
+    header: Vec<u8>,
     /// In the order of the inputs.
     pieces: Vec<StoredPiece>,
 }
@@ -63,7 +65,14 @@ impl PartitionPieces {
             return Err(IoError::Corrupt { path, offset: 0, block: missing as u64, what }.into());
         }
         found.sort_by_key(|(number, _)| (number.chunk, number.number));
-        Ok(PartitionPieces { path, pieces: found.into_iter().map(|(_, piece)| piece).collect() })
+        let pieces = found.into_iter().map(|(_, piece)| piece).collect();
+        Ok(PartitionPieces { path, header: Vec::new(), pieces })
+    }
+
+    /// The same pieces for a part with a header.
+    #[must_use]
+    pub fn with_header(self, header: Vec<u8>) -> PartitionPieces {
+        PartitionPieces { header, ..self }
     }
 
     /// Bytes of the partition.
@@ -102,6 +111,7 @@ pub fn view_partition(
 /// Runs a job whose input is a partition.
 fn with_pieces(pieces: PartitionPieces, job: impl FnOnce(&RunOptions) -> Result<Report>) -> Result<Report> {
     let failure = Arc::new(Mutex::new(None));
+    let header = (!pieces.header.is_empty()).then(|| pieces.header.clone());
     let source = PieceSource {
         pieces,
         file: None,
@@ -111,7 +121,7 @@ fn with_pieces(pieces: PartitionPieces, job: impl FnOnce(&RunOptions) -> Result<
         failure: failure.clone(),
     };
     let program = ProgramStreams::new([Box::new(source) as Box<dyn ByteSource>], None);
-    let result = job(&RunOptions { program, ..RunOptions::default() });
+    let result = job(&RunOptions { program, header, ..RunOptions::default() });
     match failure.lock().unpoisoned().take() {
         Some(error) => Err(SortError::Io(error)),
         None => result,

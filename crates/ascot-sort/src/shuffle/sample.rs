@@ -17,6 +17,10 @@ use crate::records::{Records, with_records};
 const READ_BYTES: usize = 4 << 10;
 const READ_BYTES_MAX: usize = 256 << 10;
 
+/// Bytes in which quotes may show where a row starts. A sample that is no row costs balance alone, and reading more for
+/// each sample costs time.
+const QUOTES_BYTES: usize = 16 << 10;
+
 /// The sort positions of about `count` records of a chunk. Lines longer than a few hundred kilobytes may be left out.
 ///
 /// # Errors
@@ -64,12 +68,12 @@ fn position_near<R: Records>(
         return Ok(position_of(records, bytes, span, start));
     }
     // The record that ends at or after the byte before.
-    let from = at.saturating_sub(1);
+    let from = if at == span.records_at { at } else { at - 1 };
     let mut wanted = READ_BYTES;
     loop {
         let bytes = read(file, span, from, wanted)?;
         let ended = bytes.len() < wanted;
-        let first = if at == 0 { Some(0) } else { records.go_on(&bytes, &mut Partial::default()) };
+        let first = if at == span.records_at { Some(0) } else { start_in(records, &bytes, ended) };
         let start = first.filter(|&first| from + (first as u64) < span.end);
         if let Some(first) = start {
             let mut record = bytes[first..].to_vec();
@@ -89,6 +93,16 @@ fn position_near<R: Records>(
         }
         wanted *= 4;
     }
+}
+
+/// The start of a record in bytes from the middle of a file, which end with the file if `ended`.
+fn start_in<R: Records>(records: &R, bytes: &[u8], ended: bool) -> Option<usize> {
+    let Some(mut search) = records.start_search() else {
+        return records.go_on(bytes, &mut Partial::default());
+    };
+    let takes_likely = ended || bytes.len() >= QUOTES_BYTES;
+    let found = search.go_on(bytes).or_else(|| search.likely().filter(|_| takes_likely));
+    found.and_then(|found| usize::try_from(found).ok())
 }
 
 /// Up to `bytes` bytes from `offset` on, not beyond the size of the file when the job began.
@@ -121,7 +135,7 @@ fn position_of<R: Records>(
 mod tests {
     use super::*;
     use crate::api::{Input, Keys, Output, SortRequest};
-    use ascot_record::keys::{KeyOptions, parse_ranges};
+    use ascot_record::keys::{KeyOptions, parse_csv_keys, parse_ranges};
     use ascot_record::layout::Layout;
 
     fn sampled(
@@ -135,7 +149,8 @@ mod tests {
         std::fs::write(file.path(), content).expect("a disk");
         let (start, end) = span;
         let size = content.len() as u64;
-        let span = ChunkSpan { path: file.path().into(), start, end, size, position: 1000 + start };
+        let span =
+            ChunkSpan { path: file.path().into(), start, end, records_at: 0, size, position: 1000 + start };
         let request = SortRequest::new(vec![Input::Program], Output::Stdout, layout, keys);
         let shuffle = Shuffle::new(&request).expect("records");
         sample_chunk(&shuffle, &span, count, &Cancel::new()).expect("sampled")
@@ -168,6 +183,18 @@ mod tests {
         let mut found = lines(5, 15, 200);
         found.dedup();
         assert_eq!(found, ["three", "four"]);
+    }
+
+    #[test]
+    fn samples_of_rows_are_no_lines_within_quotes() {
+        // Each line is half a row, and begins like one.
+        let rows: String = (0..500).map(|number| format!("{number},\"x\n9999,x\"\n")).collect();
+        let layout = Layout::Csv { separator: b',', quote: b'"' };
+        let keys = || Keys::Columns(parse_csv_keys("#1:number").expect("a key"));
+        let found = sampled(layout, keys(), rows.as_bytes(), (0, rows.len() as u64), 200);
+        let lines = sampled(layout, keys(), "9999,x\n".repeat(50).as_bytes(), (0, 100), 9);
+        assert!(found.len() > 150, "{}", found.len());
+        assert!(found.iter().all(|place| place.key < lines[0].key));
     }
 
     #[test]

@@ -28,6 +28,7 @@ use ascot_io::waits::{Need, receive_looking};
 use ascot_io::{Action, ByteSource, Disk, During, IoError, ProgramStreams, crc32c, directory_of, threads};
 use ascot_model::report::Report;
 use ascot_record::checksum::RecordSum;
+use ascot_record::hex::to_hex;
 use crossbeam_channel::{Receiver, bounded};
 
 use super::Shuffle;
@@ -207,14 +208,16 @@ fn parsed(bytes: &[u8]) -> Option<Vec<u64>> {
     Some(std::iter::from_fn(|| entries.u64()).collect())
 }
 
-/// Makes the new view `view` of the views of chunks, in this order. No record is read or written: the view refers to
-/// the chunks, which are in directories beside it or in those, and may be moved together with it. Returns its records.
+/// Makes the new view `view` of the views of chunks, in this order, with a header if it is not empty. No record is read
+/// or written: the view refers to the chunks, which are in directories beside it or in those, and may be moved together
+/// with it. Returns its records.
 ///
 /// # Errors
 /// [`IoError::Corrupt`] if a chunk is not the one that was written; those of joining views.
 pub fn join_chunks(
     chunks: &[(PathBuf, u32)],
     view: &Path,
+    header: &[u8],
     observer: &dyn Observer,
     cancel: &Cancel,
 ) -> Result<RecordSum> {
@@ -229,6 +232,10 @@ pub fn join_chunks(
         if let Ok(inside) = member.path.strip_prefix(&beside) {
             member.path = Path::new("..").join(inside);
         }
+    }
+    if !header.is_empty() {
+        manifest.header = Some(to_hex(header));
+        manifest.request.header = true;
     }
     let disk = Disk::default();
     disk.remove_file(&view.join(VIEW_MANIFEST))?;
@@ -289,7 +296,7 @@ mod tests {
         let spill = |start: usize| {
             let view = dir.join(format!("chunk-{start:08}"));
             let (start, end) = (start as u64, (start + chunk_bytes).min(content.len()) as u64);
-            let span = ChunkSpan { path: dir.join("in"), start, end, size, position: start };
+            let span = ChunkSpan { path: dir.join("in"), start, end, records_at: 0, size, position: start };
             let (report, sizes) = job.spill(&span, &view).expect("spilled");
             assert_eq!(report.records_in * 8, end - start);
             let check = seal_chunk(&view, &sizes).expect("sealed");
@@ -360,7 +367,7 @@ mod tests {
         std::fs::create_dir(&before).expect("a directory");
         let content = records(50_000);
         let chunks = spilled(&before, &content, 100_000, &places());
-        let sum = join_chunks(&chunks, &before.join("part"), &Silent, &Cancel::new()).expect("joined");
+        let sum = join_chunks(&chunks, &before.join("part"), &[], &Silent, &Cancel::new()).expect("joined");
         assert_eq!(sum.count, 50_000);
         std::fs::rename(&before, &after).expect("moved");
         let view = OpenView { memory_bytes: Some(MEMORY), ..OpenView::default() };
