@@ -444,8 +444,8 @@ fn cluster() -> [Arg; 6] {
              names directories on each node, --threads is the most processes on a node that map and sort, and --parts \
              the number of files. The job keeps its state in the directory of the output with .job at the end: a job \
              that an error ended is continued with --resume and removed with ascot clean. With --resume, ADDRESS is \
-             another cluster than the one that the job began with. Needs Python with pip install 'ascot[cluster]'; the variable ASCOT_PYTHON \
-             names one that is not python3.",
+             another cluster than the one that the job began with. Needs Python with pip install 'ascot[cluster]'; \
+             the variable ASCOT_PYTHON names one that is not python3.",
         )
         .hide_short_help(true),
         switch(
