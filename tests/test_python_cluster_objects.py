@@ -295,7 +295,6 @@ def test_a_sort_from_objects_to_objects(cluster, disk, store, shuffle):
 
 
 @pytest.mark.cluster
-@pytest.mark.long
 def test_tables_from_objects_to_objects(cluster, disk, store):
     dice = random.Random(6)
     layout = ascot.Csv(key=["n", ascot.desc("text")])
@@ -305,18 +304,23 @@ def test_tables_from_objects_to_objects(cluster, disk, store):
         tables.append(("n,text\n" + "".join(rows)).encode())
         store.put(f"table-{number}", tables[-1])
         (disk / f"table-{number}").write_bytes(tables[-1])
+    # The first object has no rows, from which types could be inferred.
+    store.put("table--none", b"n,text\n")
+    (disk / "table--none").write_bytes(b"n,text\n")
     done = cluster_sort(store, f"s3://{BUCKET}/table-*", layout=layout, partitions=4)
     ascot.sort(disk / "table-*", to=disk / "alone", layout=layout, memory="64MiB")
     alone = (disk / "alone").read_bytes()
     assert all(store.get(part).startswith(b"n,text\n") for part in done.outputs) and len(done.outputs) == 4
     assert done.open().read() == alone and done.report.records == 120_000
-    with ascot.cluster.open_parts(OUT, header=True, storage_options=store.options) as whole:
+    with ascot.cluster.open_parts(OUT, layout=layout, storage_options=store.options) as whole:
         assert whole.read() == alone
     store.put("table-3", b"n,texts\n1,a\n")
     with pytest.raises(errors.InvalidRequest, match=r"different headers: column #2 is 'text' in the one, 'texts' in"):
         cluster_sort(store, f"s3://{BUCKET}/table-*", f"s3://{BUCKET}/other", layout=layout)
 
 
+@pytest.mark.cluster
+@pytest.mark.long
 def test_lines_from_objects_to_a_directory_and_back(cluster, disk, store):
     dice = random.Random(7)
     lines = [f"{dice.choice('abc')} {'x' * dice.randrange(300)}{number}" for number in range(20_000)]

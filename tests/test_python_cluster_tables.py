@@ -13,7 +13,7 @@ import pytest
 from ascot import _native, errors
 from ascot.cluster import jobs, manifest, object_files
 from ascot.cluster.objects import Stores
-from ray_machines import MIB, At, cluster_sort
+from ray_machines import MEMORY, MIB, At, cluster_sort
 
 # The nodes share two processors; other load would make them seem lost.
 pytestmark = pytest.mark.cluster
@@ -47,7 +47,7 @@ def assert_same_table(machines, disk, done, inputs, **options):
         middle = len(alone) // 2
         assert (whole.seek(0, io.SEEK_END), whole.seek(middle)) == (len(alone), middle)
         assert whole.read(100) == alone[middle : middle + 100]
-    with ascot.cluster.open_parts(disk / "out", header=True) as whole:
+    with ascot.cluster.open_parts(disk / "out", layout=options["layout"]) as whole:
         assert whole.read() == alone
     checked = ascot.check(list(done.outputs), layout=options["layout"])
     assert (checked.is_sorted, checked.records) == (True, done.report.records)
@@ -98,11 +98,40 @@ def test_every_row_is_in_one_chunk(disk, url, header):
 @pytest.mark.parametrize("url", ["a file", "memory://tables/last"])
 def test_a_last_row_is_completed_as_the_others_end(disk, url):
     url = url if "://" in url else str(disk / "rows")
-    for end in ("\n",) if "://" in url else ("\n", "\r\n"):
+    for end in ("\n", "\r\n"):
         content = table(20, header=None, lineterminator=end).removesuffix(end.encode())
         for chunk_bytes in (len(content), 50):
             found, _ = chunks_of(disk, url, content, ascot.Csv(header=False), chunk_bytes)
             assert b"".join(found) == content + end.encode()
+
+
+@pytest.mark.parametrize("url", ["a file", "memory://tables/empty"])
+@pytest.mark.parametrize("row", [b'1,"",20\n', b'1,",",2\n', b'1,"""",2\n', b"1,2,3\n"])
+def test_quotes_beside_separators_are_no_obstacle(disk, url, row):
+    url = url if "://" in url else str(disk / "rows")
+    content = row * 3000
+    for chunk_bytes in range(901, 901 + len(row)):
+        found, _ = chunks_of(disk, url, content, ascot.Csv(header=False), chunk_bytes)
+        assert b"".join(found) == content
+        assert all(chunk.startswith(row) for chunk in found if chunk) and max(map(len, found)) < 1000
+
+
+@pytest.mark.parametrize("url", ["a file", "memory://tables/unclear"])
+def test_searches_that_contradict_each_other_are_an_error_and_no_row_is_there_twice(disk, url):
+    # Quotes show the end of the long field from its front, and nothing shows it from its back.
+    url = url if "://" in url else str(disk / "rows")
+    front, back = b'{""k"": ""v""},\n' * 100, b"a,line\n" * 50_000
+    content = b"0,x\n" * 50 + b'1,"' + front + back + b'",2\n' + b"3,y\n" * 50_000
+    refused = 0
+    for chunk_bytes in (700, 1100, 20_000, 150_000, 1 << 20):
+        try:
+            found, _ = chunks_of(disk, url, content, ascot.Csv(header=False), chunk_bytes)
+        except (errors.SchemaMismatch, errors.MemoryLimit) as error:
+            refused += 1
+            assert "nodes cannot share this file: sort it on one machine" in str(error) or "longer than" in str(error)
+        else:
+            assert b"".join(found) == content
+    assert refused >= 2
 
 
 def test_a_quote_that_is_never_closed_is_an_error(disk):
@@ -229,3 +258,82 @@ def test_a_value_of_another_type_is_named_if_the_table_is_strict(cluster, disk):
     layout = ascot.Csv(key="n")
     done = cluster_sort(disk, disk / "in.csv", layout=layout)
     assert assert_same_table(cluster, disk, done, disk / "in.csv", layout=layout).endswith(b"8999\nten\n")
+
+
+# ---------------------------------------------------------------- functions
+
+
+def by_group(batch):
+    yield from zip(batch.column("group").to_pylist(), batch.column("price").to_pylist(), strict=True)
+
+
+def total(key, values):
+    yield f"{key.decode()} {sum(float(value or 0) for value in values):.2f}\n"
+
+
+@pytest.mark.parametrize("shuffle", ["push", "pull"])
+def test_functions_get_the_columns_of_a_table(cluster, disk, shuffle):
+    wanted = {}
+    for number in range(2):
+        content = table(30_000, seed=number)
+        (disk / f"in{number}.csv").write_bytes(content)
+        for row in list(csv.reader(io.StringIO(content.decode(), newline="")))[1:]:
+            wanted[row[0]] = wanted.get(row[0], 0) + float(row[3] or 0)
+    usual = {"address": cluster.address, "memory_per_node": MEMORY, "progress": None, "shuffle": shuffle}
+    done = ascot.cluster.map_reduce(
+        disk / "in*.csv", map=by_group, reduce=total, output=disk / "out", layout=ascot.Csv(), partitions=3, **usual
+    )
+    with done.open() as whole:
+        found = dict(line.decode().split() for line in whole)
+    assert found == {key: f"{value:.2f}" for key, value in wanted.items()} and len(found) == 50
+
+
+def test_tables_without_names_and_lines_after_a_header(cluster, disk):
+    (disk / "in.csv").write_bytes(b'1;"x\n""y"""\n2;\xff\n')
+    usual = {"address": cluster.address, "memory_per_node": MEMORY, "progress": None, "partitions": 1}
+
+    def numbered(batch):
+        return zip(batch.column("column_1").to_pylist(), batch.column(1).to_pylist(), strict=True)
+
+    def shown(key, values):
+        return b"".join(b"%s=%r\n" % (key, value) for value in values)
+
+    layout = ascot.Csv(separator=";", header=False, binary=True)
+    done = ascot.cluster.map_reduce(
+        disk / "in.csv", map=numbered, reduce=shown, output=disk / "rows", layout=layout, **usual
+    )
+    assert done.open().read() == b"1=%r\n2=%r\n" % (b'x\n"y"', b"\xff")
+    (disk / "lines").write_bytes(b"name\nb\na\n")
+
+    def by_line(batch):
+        return ((line, b"") for line in batch.column("line").to_pylist())
+
+    def key_alone(key, _):
+        return key + b"\n"
+
+    layout = ascot.Lines(header=True)
+    done = ascot.cluster.map_reduce(
+        disk / "lines", map=by_line, reduce=key_alone, output=disk / "out", layout=layout, **usual
+    )
+    assert done.open().read() == b"a\nb\n"
+
+
+def test_rows_and_functions_that_fail_are_named(cluster, disk):
+    content = b'id,text\n1,"a\nb"\n2,c\n3,d\n'
+    (disk / "in.csv").write_bytes(content)
+    usual = {"reduce": total, "output": disk / "out", "layout": ascot.Csv(), "address": cluster.address}
+    usual |= {"memory_per_node": MEMORY, "progress": None}
+
+    def picky(batch):
+        for number in batch.column("id").to_pylist():
+            assert number != "3", "no threes"
+            yield number, ""
+
+    with pytest.raises(errors.FunctionFailed, match="no threes") as caught:
+        ascot.cluster.map_reduce(disk / "in.csv", map=picky, **usual)
+    assert caught.value.offset == content.index(b"3,d")
+    (disk / "in.csv").write_bytes(content + b"4,e,f\n")
+    told = r"in\.csv: in the rows from offset 8 on, rows do not fit the columns id, text"
+    with pytest.raises(errors.SchemaMismatch, match=told):
+        ascot.cluster.map_reduce(disk / "in.csv", map=picky, **usual)
+    assert sorted(os.listdir(disk)) == ["in.csv"] and cluster.left_over() == []

@@ -16,6 +16,7 @@ __all__ = [
     "Index",
     "IndexWriter",
     "PartitionFiles",
+    "RowSearch",
     "SpilledChunks",
     "StreamEnd",
     "StreamJob",
@@ -35,7 +36,6 @@ __all__ = [
     "count_partitions",
     "count_text",
     "explain",
-    "find_row",
     "generate",
     "index_get",
     "index_range",
@@ -123,7 +123,6 @@ def check_batches(
     progress: _Report,
 ) -> _Checked: ...
 def cluster_inputs(options: dict[str, Any]) -> tuple[list[tuple[int, int, int]], bytes, list[str] | None]: ...
-def find_row(layout: str, quote: int | None, rows: bytes) -> tuple[int | None, int | None]: ...
 def sample_chunk(options: dict[str, Any], span: dict[str, Any], count: int) -> bytes: ...
 def choose_bounds(options: dict[str, Any], samples: list[bytes], partitions: int) -> bytes: ...
 def uniform_bounds(options: dict[str, Any], partitions: int) -> bytes: ...
@@ -259,6 +258,12 @@ class FetchServer:
 class Fetcher:
     def __new__(cls, secret: bytes) -> Fetcher: ...
     def fetch(self, address: tuple[str, int], group: str, partition: int, pipe: int) -> tuple[int, str]: ...
+
+@final
+class RowSearch:
+    def __new__(cls, layout: str, quote: int) -> RowSearch: ...
+    def go_on(self, part: bytes) -> int | None: ...
+    def likely(self) -> int | None: ...
 
 @final
 class PartitionFiles:

@@ -260,19 +260,33 @@ impl PartitionFiles {
     }
 }
 
-/// The offset of the start of a row in bytes from the middle of a file of this layout of CSV, if quotes show one; and
-/// that of the first likely start.
-#[pyfunction]
-pub fn find_row(
-    layout: &str,
-    quote: Option<u8>,
-    rows: PyBackedBytes,
-) -> PyResult<(Option<u64>, Option<u64>)> {
-    let layout = Layout::parse(layout).map_err(|error| Failure::Request(error.to_string()))?;
-    let Layout::Csv { separator, quote: usual } = layout else { return Ok((None, None)) };
-    let mut search = StartSearch::new(CsvFraming { separator, quote: quote.unwrap_or(usual) });
-    let sure = search.go_on(&rows);
-    Ok((sure, search.likely()))
+/// A search for the start of a row of CSV from the middle of a file.
+#[pyclass(frozen)]
+pub struct RowSearch {
+    search: Mutex<StartSearch>,
+}
+
+#[pymethods]
+impl RowSearch {
+    #[new]
+    fn new(layout: &str, quote: u8) -> PyResult<RowSearch> {
+        let layout = Layout::parse(layout).map_err(|error| Failure::Request(error.to_string()))?;
+        let Layout::Csv { separator, .. } = layout else {
+            return Err(Failure::Request(format!("{layout} has no rows")).into());
+        };
+        Ok(RowSearch { search: Mutex::new(StartSearch::new(CsvFraming { separator, quote })) })
+    }
+
+    /// Searches the next part. Returns the offset of the start of a row, in bytes from where the search began, if
+    /// quotes show one.
+    fn go_on(&self, part: PyBackedBytes) -> Option<u64> {
+        self.search.lock().unpoisoned().go_on(&part)
+    }
+
+    /// The offset of the first likely start.
+    fn likely(&self) -> Option<u64> {
+        self.search.lock().unpoisoned().likely()
+    }
 }
 
 /// The records of a chunk: whole records of about `read_bytes` at a time, each with the offset of the first in the

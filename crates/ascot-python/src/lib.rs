@@ -53,7 +53,7 @@ mod _native {
     };
     #[pymodule_export]
     use super::cluster::{
-        ChunkMapper, PartitionFiles, choose_bounds, cluster_inputs, count_partitions, find_row, make_batch,
+        ChunkMapper, PartitionFiles, RowSearch, choose_bounds, cluster_inputs, count_partitions, make_batch,
         mapper_bytes, read_chunk, remove_leftovers, sample_chunk, sort_partition, sum_records,
         uniform_bounds,
     };

@@ -17,6 +17,8 @@ from ascot.sources import Source, Sources, sources_of
 
 __all__ = ["check", "check_memory", "check_unchanged", "named", "record_bytes", "usual_memory"]
 
+# Bytes in which the first row of a table ends.
+HEAD_BYTES = 1 << 20
 # The share of a node's memory that a job takes if nothing else is asked for.
 MEMORY_SHARE = 0.5
 
@@ -65,6 +67,18 @@ class Inputs(NamedTuple):
         keys = {} if self.columns is None else {"keys": self.columns, "reverse": False}
         return {"header": False, **keys}
 
+    def head(self, paths: list[str], stores: Stores) -> bytes:
+        """The beginning of the records of the first input that has any."""
+        for path, (size, _), first in zip(paths, self.facts, self.records_at, strict=True):
+            end = min(size, first + HEAD_BYTES)
+            if end > first and is_url(path):
+                return stores.read(path, first, end)
+            if end > first:
+                with open(path, "rb") as file:
+                    file.seek(first)
+                    return file.read(end - first)
+        return b""
+
 
 def check(
     options: dict[str, Any], output: str, stores: Stores, record: int, *, uniform: bool, views: bool
@@ -86,8 +100,10 @@ def check(
         begins |= {path: first for path, (_, _, first) in zip(files, checked, strict=True)}
     heads = check_objects(stores, options, urls, record, [path for path in files if begins[path] > 0][:1])
     begins |= heads.records_at
-    if not any(facts[path][0] for path in files):
-        header, columns = heads.header or header, heads.columns or columns
+    header = header or heads.header
+    if heads.columns is not None and not any(facts[path][0] > begins[path] for path in files):
+        # No file has rows.
+        columns = heads.columns
     if uniform and options["records"]["layout"].startswith(("lines", "csv")):
         raise errors.InvalidRequest(
             "uniform=True: bytes of text are not spread evenly over all values\n  leave it out: a sample is taken"

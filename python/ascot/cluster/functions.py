@@ -27,6 +27,7 @@ from zlib import crc32
 from ascot import _native, errors
 from ascot._native import bytes_text
 from ascot.arguments import shown
+from ascot.cluster.batches import records_of
 from ascot.cluster.settings import USUAL, size_of
 
 __all__ = ["Functions", "PairMapper", "memory_limit", "pair_options", "reduced"]
@@ -182,31 +183,6 @@ def failure(name: str, where: str, error: BaseException, **fields: Any) -> error
 # ---------------------------------------------------------------- map
 
 
-class Records:
-    """The records of a block of the input as a batch of Arrow with one column, `line` or `record`."""
-
-    def __init__(self, layout: str) -> None:
-        self._arrow: Any = import_module("pyarrow")
-        self._length = int(layout.removeprefix("fixed:")) if layout.startswith("fixed:") else None
-
-    def batch(self, block: bytes) -> Any:
-        """The batch; lines are without their newline."""
-        arrow = self._arrow
-        if self._length is None:
-            column = arrow.array(block.removesuffix(b"\n").split(b"\n"), arrow.binary())
-        else:
-            kind = arrow.binary(self._length)
-            buffers = [None, arrow.py_buffer(block)]
-            column = arrow.FixedSizeBinaryArray.from_buffers(kind, len(block) // self._length, buffers)
-        return arrow.record_batch([column], ["line" if self._length is None else "record"])
-
-    def offset(self, batch: Any, row: int) -> int:
-        """Bytes of the block before a row."""
-        if self._length is not None:
-            return row * self._length
-        return sum(len(record.as_py()) + 1 for record in batch.column(0)[:row])
-
-
 @dataclass(slots=True)
 class Output:
     """The records for a destination that are in no batch yet."""
@@ -237,7 +213,7 @@ class PairMapper:
         self._partitions: int = shape["partitions"]
         self._longest: int = shape["chunk_bytes"] // 4
         self._read_bytes = read_bytes
-        self._records = Records(options["records"]["layout"])
+        self._records = records_of(options)
         self.sum = (0, 0, 0)
         self.reading = 0.0
 
@@ -328,7 +304,7 @@ class PairMapper:
         blocks = _native.read_chunk(self._options, span, self._longest, self._read_bytes)
         self.reading = monotonic() - began
         for block, offset in blocks:
-            batch = self._records.batch(block)
+            batch = self._batch_of(span["path"], block, offset)
             failed: BaseException | None = None
             pairs: list[Pair] = []
             try:
@@ -337,17 +313,26 @@ class PairMapper:
                 failed = error
             # After the handler, so that what a single record raises has no other exception as its context.
             if failed is not None:
-                raise self._map_failure(span["path"], batch, offset, failed) from failed
+                raise self._map_failure(span["path"], batch, block, offset, failed) from failed
             yield from pairs
 
-    def _map_failure(self, path: str, batch: Any, offset: int, error: BaseException) -> errors.FunctionFailed:
+    def _batch_of(self, path: str, block: bytes, offset: int) -> Any:
+        try:
+            return self._records.batch(block)
+        except errors.SchemaMismatch as error:
+            told = f"{path}: in the rows from offset {offset} on, {error}"
+            raise errors.SchemaMismatch(told, file=path, offset=offset) from error
+
+    def _map_failure(
+        self, path: str, batch: Any, block: bytes, offset: int, error: BaseException
+    ) -> errors.FunctionFailed:
         """The error with the first record with which `map` fails alone, or with the batch."""
         for row in range(batch.num_rows):
             try:
                 for _ in pairs_of(self._functions.map(batch.slice(row, 1))):
                     pass
             except self.faults as found:
-                at = offset + self._records.offset(batch, row)
+                at = offset + self._records.offset(batch, block, row)
                 return failure("map", f"{path}, record at byte {at}", found, file=path, offset=at)
         where = f"{path}, {batch.num_rows} records from byte {offset} on"
         return failure("map", where, error, file=path, offset=offset)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ascot import _native, arguments, errors
 from ascot.cluster import registry
 from ascot.cluster.actors import is_too_long
+from ascot.cluster.batches import columns_of
 from ascot.cluster.checks import Inputs, check, check_memory, check_unchanged, named, record_bytes, usual_memory
 from ascot.cluster.driver import Driver
 from ascot.cluster.fleet import Fleet, first_line
@@ -31,7 +32,7 @@ from ascot.cluster.transport import TRANSPORTS
 from ascot.cluster.watching import Watch
 from ascot.cluster.whole import parts_in
 from ascot.jobs import Request
-from ascot.layouts import Fixed, KeyLike, LayoutLike, Lines
+from ascot.layouts import Csv, Fixed, KeyLike, LayoutLike
 from ascot.progress import ProgressLike, checked, reporter
 from ascot.sources import PathLike, Source
 
@@ -41,20 +42,20 @@ __all__ = ["Finished", "map_reduce", "remove", "resume", "sort"]
 class Finished:
     """A finished job on a cluster: its `report`, and the files or views that it wrote, in order, `outputs`."""
 
-    __slots__ = ("_has_header", "_stores", "outputs", "report")
+    __slots__ = ("_header", "_stores", "outputs", "report")
 
     report: ClusterReport
     outputs: tuple[str, ...]
 
-    def __init__(self, report: ClusterReport, outputs: tuple[str, ...], stores: Stores, has_header: bool) -> None:
-        self.report, self.outputs, self._stores, self._has_header = report, outputs, stores, has_header
+    def __init__(self, report: ClusterReport, outputs: tuple[str, ...], stores: Stores, header: bytes) -> None:
+        self.report, self.outputs, self._stores, self._header = report, outputs, stores, header
 
     def open(self) -> BufferedReader:
         """All outputs, one after another, as one binary file that can be read and sought. A header comes once.
 
         Raises FileMissing if they are gone.
         """
-        return parts_in(os.path.dirname(self.outputs[0]), self._stores, has_header=self._has_header)
+        return parts_in(os.path.dirname(self.outputs[0]), self._stores, self._header)
 
     def __repr__(self) -> str:
         return f"<ascot.cluster.Finished: {self.report.title()}>"
@@ -221,6 +222,9 @@ def start(
     record = record_bytes(request.layout)
     found = check(options, output, stores, record, uniform=uniform, views=views)
     options["records"] |= found.records()
+    if functions is not None and isinstance(request.layout, Csv):
+        names = columns_of(request.layout, found.header or found.head(options["inputs"], stores))
+        options |= {"columns": names, "binary": request.layout.binary}
     # Before the connection: it may take seconds, and new nodes even more.
     JobDirectory.check_free(directory)
     packed = None if functions is None else _packed(functions)
@@ -238,7 +242,7 @@ def start(
             shape = shape.with_functions()
         described = {
             "kind": "sort" if functions is None else "map_reduce",
-            **_names(options, output, found),
+            **_names(options, output, found, functions is not None),
             "record_bytes": record,
             "memory_per_node": memory,
             "shape": shape.to_json(),
@@ -299,7 +303,8 @@ def map_reduce(
     """Calls functions on a cluster: `map` for the records of files, and `reduce` for the values of each key.
 
     `map(batch)` gets a batch of records: a `pyarrow.RecordBatch` with one column, `line` (without the newline) for
-    lines and `record` for `ascot.Fixed`. It gives pairs of a key and a value, bytes or texts: an iterable of them, or
+    lines and `record` for `ascot.Fixed`, and with the columns of the table for `ascot.Csv`: texts, or bytes with
+    `binary=True`. It gives pairs of a key and a value, bytes or texts: an iterable of them, or
     a batch or table whose first two columns they are. `combine(key, values)` gives fewer values in place of those of
     a key, on the node of the map; `reduce(key, values)` gets all values of a key, an iterator of bytes in the order
     of the inputs, and gives bytes or texts, which are written as they are: bytes alone or an iterable of them. Keys
@@ -326,15 +331,10 @@ def map_reduce(
     options: Any = {"temp": temp, "compress": compress, "threads": 1, "progress": progress}
     stores = stores_of(storage_options)
     request = Request(named(inputs, stores), layout, None, False, options, "inputs")
-    if request.layout.text() != "lines" and not isinstance(request.layout, Fixed):
+    if request.layout.text() != "lines" and not isinstance(request.layout, Fixed | Csv):
         raise errors.InvalidRequest(
-            f"layout={request.layout!r}: functions get lines or records of one length\n  give ascot.Lines() or "
-            "ascot.Fixed(LENGTH)"
-        )
-    if isinstance(request.layout, Lines) and request.layout.header:
-        raise errors.InvalidRequest(
-            "layout=Lines(header=True): functions get lines without a header\n  remove the header first, or let map "
-            "leave it out"
+            f"layout={request.layout!r}: functions get lines, rows of CSV or records of one length\n  give "
+            "ascot.Lines(), ascot.Csv() or ascot.Fixed(LENGTH)"
         )
     functions = Functions(map, reduce, combine, partition)
     own = _settings(settings)
@@ -518,7 +518,7 @@ def _run(attempt: Attempt) -> Finished:
     opened.remove()
     names = (f"part-{number:05}" for number in range(finished.partitions))
     outputs = tuple(os.path.join(described["output"], name) for name in names)
-    return Finished(finished, outputs, fleet.stores, bool(described.get("header")))
+    return Finished(finished, outputs, fleet.stores, str(described.get("header", "")).encode("latin-1"))
 
 
 def resumable(error: errors.AscotError, directory: str, kind: str) -> errors.Resumable:
@@ -547,7 +547,7 @@ def _attempt(attempt: Attempt, fleet: Fleet, report: Callable[..., object] | Non
         raise
 
 
-def _names(options: dict[str, Any], output: str, found: Inputs) -> dict[str, Any]:
+def _names(options: dict[str, Any], output: str, found: Inputs, has_functions: bool) -> dict[str, Any]:
     """The identity of a new job, its request, its inputs, its output, and the directory of parts until the end."""
     identity = secrets.token_hex(16)
     parent, name = os.path.split(output)
@@ -560,7 +560,7 @@ def _names(options: dict[str, Any], output: str, found: Inputs) -> dict[str, Any
         "options": options,
         "inputs": [(path, *fact) for path, fact in zip(options["inputs"], found.facts, strict=True)],
         "records_at": found.records_at,
-        "header": found.header.decode("latin-1"),
+        "header": "" if has_functions else found.header.decode("latin-1"),
         "output": output,
         "staging": staging,
         "usual_temp": parent,

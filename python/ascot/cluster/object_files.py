@@ -24,6 +24,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from ascot import _native, errors
+from ascot._native import bytes_text
 from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.sampling import doing
 
@@ -98,7 +99,7 @@ class ObjectFiles:
             began = monotonic()
             with doing("reading"), self._unchanged(span):
                 own = self._rows(span, file) if self._has_rows else {**span, "size": self._fill(span, file)}
-            os.ftruncate(file.number, own["size"])
+            os.ftruncate(file.number, own["end"] if self._has_rows else own["size"])
             self.seconds = monotonic() - began
             with renamed(file.path, span["path"]):
                 yield {**own, "path": file.path}
@@ -180,29 +181,46 @@ class ObjectFiles:
     def _rows(self, span: dict[str, Any], file: _File) -> dict[str, Any]:
         """Reads the rows of a chunk; returns the chunk with the bounds of its rows."""
         first, end = self._row_from(span, span["start"]), self._row_from(span, span["end"])
+        if end < first:
+            # One of the two searches was wrong. No chunk need end at the later one.
+            raise errors.SchemaMismatch(
+                f"{span['path']}: quotes do not show where rows start between offsets {end} and {first}\n  nodes "
+                "cannot share this file: sort it on one machine",
+                file=span["path"],
+                offset=end,
+            )
+        if first < end == span["size"]:
+            # The first row shows how the last one ends if it lacks its end.
+            self._fetch(span["path"], 0, min(first, BEYOND_BYTES), file)
         if first < end:
             self._fetch(span["path"], first, end, file)
+        # Both ends are starts of rows, for which nothing is searched.
         position = span["position"] + first - span["start"]
-        end = max(first, end)
-        return {**span, "start": first, "end": end, "records_at": first, "size": end, "position": position}
+        return {**span, "start": first, "end": end, "records_at": end, "position": position}
 
     def _row_from(self, span: dict[str, Any], at: int) -> int:
         """The first start of a row from `at` on that a search finds; the end of the object if there is none."""
-        size, records = span["size"], self._job["options"]["records"]
-        rows, step = b"", BEYOND_BYTES
-        while span["records_at"] < at and at + len(rows) < size:
-            rows += self._stores.read(span["path"], at + len(rows), min(at + len(rows) + step, size))
-            sure, likely = _native.find_row(records["layout"], records["quote"], rows)
-            is_last = at + len(rows) >= size or len(rows) >= SEARCH_BYTES
-            found = sure if sure is not None or not is_last else likely
+        size, records = int(span["size"]), self._job["options"]["records"]
+        if at <= span["records_at"] or at >= size:
+            return at
+        search, searched, step = _native.RowSearch(records["layout"], records["quote"]), 0, BEYOND_BYTES
+        while at + searched < size:
+            block = self._stores.read(span["path"], at + searched, min(at + searched + step, size))
+            searched, step = searched + len(block), min(2 * step, BLOCK_BYTES)
+            self.fetched += len(block)
+            found = search.go_on(block)
+            if found is None and searched >= SEARCH_BYTES:
+                found = search.likely()
             if found is not None:
-                self.fetched += len(rows)
-                return int(at + found)
-            if len(rows) > 2 * self._longest:
-                break
-            step = min(2 * step, BLOCK_BYTES)
-        self.fetched += len(rows)
-        return int(size if rows else at)
+                return at + found
+            if searched > self._longest:
+                raise errors.MemoryLimit(
+                    f"{span['path']}: the row at offset {at} is longer than memory allows: {bytes_text(searched)} "
+                    "without its end\n  give more memory (memory_per_node=), or check the record format (layout=)",
+                    needed=4 * searched,
+                )
+        likely = search.likely()
+        return size if likely is None else at + likely
 
     def _first(self, span: dict[str, Any]) -> int:
         """The first byte that is needed: whether a line begins with a chunk is seen by the byte before it."""
@@ -330,7 +348,7 @@ def renamed(path: str, url: str) -> Iterator[None]:
 
 class Heads(NamedTuple):
     """What the heads of objects say: where their records begin, the header of the first one that has one, and the
-    keys with the numbers and types of columns, if they are columns."""
+    keys with the numbers and types of columns, if they are columns, by the first one that has records."""
 
     records_at: dict[str, int]
     header: bytes
@@ -349,7 +367,7 @@ def check_objects(
     urls = [url for url in urls if stores.listed[url].size > 0]
     if not is_text:
         urls = [url for url in urls if stores.listed[url].size % record_bytes]
-    found = Heads({}, b"", None)
+    found, has_records, of_first = Heads({}, b"", None), False, ""
     with ExitStack() as stack:
         for at in range(0, len(urls), HEADS):
             some = urls[at : at + HEADS]
@@ -366,9 +384,12 @@ def check_objects(
                     file.write(content)
                     file.truncate(stores.listed[url].size)
                     path = _File(file.fileno(), "").path
-                    with renamed(path, url):
+                    with renamed(path, url), renamed(first[0], of_first) if of_first else nullcontext():
                         checked, header, columns = _native.cluster_inputs({**options, "inputs": [*first, path]})
-                    found.records_at[url] = checked[-1][2]
-                    if has_heads and not first:
-                        first, found = [path], Heads(found.records_at, header, columns)
+                    begins = found.records_at[url] = checked[-1][2]
+                    if not has_records:
+                        found = Heads(found.records_at, found.header or header, columns)
+                        has_records = stores.listed[url].size > begins
+                    if stays:
+                        first, of_first = [path], url
     return found

@@ -161,7 +161,9 @@ def predicted(
         trial = _tried(job, _beginnings(spans, job["record_bytes"]), functions, place, objects)
         # The volume does not depend on the bytes that are sorted.
         with objects.chunk(spans[0].to_native() | {"end": spans[0].start}) as first:
-            about = {**options, "inputs": [first["path"]], "temp": [place]}
+            bytes_alone = {"layout": "fixed:1", "keys": [], "order": "", "reverse": False, "header": False}
+            records = {**options["records"], **bytes_alone}
+            about = {**options, "records": records, "inputs": [first["path"]], "temp": [place]}
             found = json.loads(_native.explain(about)[0])["result"]["plan"]["volume"]
     except (OSError, errors.AscotError):
         return None

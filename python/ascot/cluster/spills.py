@@ -63,6 +63,8 @@ MERGE_BYTES_MIN = 8 << 20
 # The shortest batch of a source, and the least memory of a worker for each source: batches are half of its memory.
 FETCH_BYTES_MIN = 1 << 16
 SOURCE_BYTES = 2 * (WINDOW + 1) * FETCH_BYTES_MIN
+# Bytes of a source in which its header is searched.
+HEAD_BYTES = 64 << 10
 # A source is a pipe with two ends, and one of them is opened again by the merge.
 SOURCE_DESCRIPTORS = 3
 # Descriptors that are free when a merge begins, for its files.
@@ -316,7 +318,9 @@ class SpillWorker(Worker):
         # Batches that wait and that are written to the pipe have at most half of the memory.
         size = max(FETCH_BYTES_MIN, min(shape["batch_bytes"], share // (2 * count * (WINDOW + 1))))
         header = header_of(self._settings)
-        own = {**options, "merge": True, "memory": max(MERGE_BYTES_MIN, share - count * (WINDOW + 1) * size)}
+        # The merge reads the beginning of each source for its header.
+        apart = count * ((WINDOW + 1) * size + (HEAD_BYTES if header else 0))
+        own = {**options, "merge": True, "memory": max(MERGE_BYTES_MIN, share - apart)}
         own = with_header(own) if header else own
         for spills in options["temp"]:
             os.makedirs(spills, mode=0o700, exist_ok=True)

@@ -10,33 +10,47 @@ from __future__ import annotations
 
 import io
 import os
+import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from ascot import arguments, errors
+from ascot import _native, arguments, errors
 from ascot.cluster.objects import Stores, absolute, is_url
+from ascot.jobs import Request
+from ascot.layouts import Csv, Layout, LayoutLike, Lines, layout_of
 from ascot.sources import PathLike
 from ascot.views import view
 
 __all__ = ["open_parts", "parts_in"]
 
+# Bytes of a part in which its header ends.
+HEAD_BYTES = 256 << 10
+
 
 def open_parts(
-    output: PathLike, *, header: bool = False, storage_options: Mapping[str, Any] | None = None
+    output: PathLike, *, layout: LayoutLike | None = None, storage_options: Mapping[str, Any] | None = None
 ) -> io.BufferedReader:
-    """The parts in the directory of a finished job as one binary file that can be read and sought. With `header` they
-    begin with a header, which the file has once.
+    """The parts in the directory of a finished job as one binary file that can be read and sought. With the `layout`
+    of the job, `ascot.Csv()` or `ascot.Lines(header=True)`, the file has their header once.
 
     The directory may be the URL of one in an object store; `storage_options` are those of `sort`. Views are merged as
-    they are read, within 256 MiB. Raises FileMissing if the directory has no parts.
+    they are read, within 256 MiB. Raises FileMissing if the directory has no parts, and InvalidRequest if a part does
+    not begin with the header of the first.
     """
     directory = absolute(arguments.path("output", output))
     stores = Stores(arguments.maybe(arguments.options, "storage_options", storage_options))
-    return parts_in(directory, stores, has_header=arguments.flag("header", header))
+    names = _names_in(directory, stores)
+    header = b"" if layout is None else _header_of(names[0], layout_of(layout), stores)
+    return _whole(names, stores, header)
 
 
-def parts_in(directory: str, stores: Stores, *, has_header: bool) -> io.BufferedReader:
-    """The parts in a directory or below a URL as one file."""
+def parts_in(directory: str, stores: Stores, header: bytes) -> io.BufferedReader:
+    """The parts in a directory or below a URL, each of which begins with `header`, as one file, which has it once."""
+    return _whole(_names_in(directory, stores), stores, header)
+
+
+def _names_in(directory: str, stores: Stores) -> list[str]:
+    """The parts in a directory or below a URL."""
     if is_url(directory):
         found = list(stores.sizes(directory))
     elif os.path.isdir(directory):
@@ -46,8 +60,24 @@ def parts_in(directory: str, stores: Stores, *, has_header: bool) -> io.Buffered
     names = sorted(name for name in found if name.removeprefix("part-").isdecimal())
     if not names:
         raise errors.FileMissing(f"{directory}: there are no parts of a job of ascot.cluster", filename=directory)
-    parts = _Parts([os.path.join(directory, name) for name in names], stores, has_header)
-    return io.BufferedReader(parts, buffer_size=1 << 20)
+    return [os.path.join(directory, name) for name in names]
+
+
+def _whole(names: list[str], stores: Stores, header: bytes) -> io.BufferedReader:
+    return io.BufferedReader(_Parts(names, stores, header), buffer_size=1 << 20)
+
+
+def _header_of(name: str, layout: Layout, stores: Stores) -> bytes:
+    """The header of a part, if records of this layout have one."""
+    if not isinstance(layout, Csv | Lines) or not layout.header:
+        return b""
+    with _opened(name, stores) as part, tempfile.NamedTemporaryFile() as head:
+        head.write(part.read(HEAD_BYTES))
+        head.flush()
+        options = Request([head.name], layout, None, False, {}).options
+        records = {**options["records"], "keys": []}
+        _, header, _ = _native.cluster_inputs({**options, "records": records, "any_format": True})
+    return header
 
 
 def _opened(path: str, stores: Stores) -> io.BufferedReader:
@@ -60,22 +90,11 @@ def _opened(path: str, stores: Stores) -> io.BufferedReader:
         return found.open()
 
 
-def _header_bytes(file: io.BufferedReader) -> int:
-    """Bytes of the line at the start of a file. A newline within double quotes does not end it."""
-    file.seek(0)
-    line = file.readline()
-    while line.count(b'"') % 2 and (more := file.readline()):
-        line += more
-    return len(line)
-
-
 class _Parts(io.RawIOBase):
     """The raw file below `open_parts`."""
 
-    def __init__(self, paths: list[str], stores: Stores, has_header: bool) -> None:
-        self._paths, self._stores, self._has_header = paths, stores, has_header
-        # Bytes of the header, which all parts have.
-        self._header = 0
+    def __init__(self, paths: list[str], stores: Stores, header: bytes) -> None:
+        self._paths, self._stores, self._header = paths, stores, header
         # Bytes before each part, as far as they are known.
         self._starts = [0]
         self._at = 0
@@ -93,7 +112,7 @@ class _Parts(io.RawIOBase):
         out = memoryview(buffer).cast("B")
         number = self._part_of(self._at)
         file = self._part(number)
-        file.seek(self._at - self._starts[number] + (self._header if number else 0))
+        file.seek(self._at - self._starts[number] + (len(self._header) if number else 0))
         count = file.readinto(out)
         self._at += count
         return count
@@ -135,9 +154,7 @@ class _Parts(io.RawIOBase):
         while len(self._starts) <= number:
             last = len(self._starts) - 1
             file = self._part(last)
-            if last == 0 and self._has_header:
-                self._header = _header_bytes(file)
-            own = file.seek(0, io.SEEK_END) - (self._header if last else 0)
+            own = file.seek(0, io.SEEK_END) - (len(self._header) if last else 0)
             self._starts.append(self._starts[-1] + own)
         return self._starts[number]
 
@@ -145,7 +162,16 @@ class _Parts(io.RawIOBase):
         if number != self._number or self._file is None:
             self._close_part()
             self._file, self._number = _opened(self._paths[number], self._stores), number
+            self._check_header(number, self._file)
         return self._file
+
+    def _check_header(self, number: int, file: io.BufferedReader) -> None:
+        file.seek(0)
+        if self._header and file.read(len(self._header)) != self._header:
+            raise errors.InvalidRequest(
+                f"{self._paths[number]} does not begin with the header of {self._paths[0]}\n  open parts of one job, "
+                "with its layout (layout=)"
+            )
 
     def _close_part(self) -> None:
         if self._file is not None:

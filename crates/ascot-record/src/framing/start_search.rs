@@ -69,11 +69,12 @@ impl StartSearch {
         None
     }
 
-    /// The first start of a row if the search began in the state in which the fewest quotes are misplaced; outside
-    /// quoted fields if they are equally many.
+    /// The first start of a row if the search began in the state in which the fewest quotes are misplaced; of those
+    /// with equally many, in one from which a row starts, and outside quoted fields.
     #[must_use]
     pub fn likely(&self) -> Option<u64> {
-        self.paths.iter().min_by_key(|path| path.misplaced).and_then(|path| path.start)
+        let least = |path: &&Path| (path.misplaced, path.start.is_none());
+        self.paths.iter().min_by_key(least).and_then(|path| path.start)
     }
 
     /// A path after a byte.
@@ -153,6 +154,19 @@ mod tests {
             assert_eq!(search.go_on(&rows[from..]), None);
             let start = from as u64 + search.likely().expect("a row");
             assert!(starts(&rows).contains(&start), "{from}: {start}");
+        }
+    }
+
+    #[test]
+    fn empty_quoted_fields_have_likely_starts_at_every_byte() {
+        for row in [&b"10,\"\",20\n"[..], b"1,\",\",2\n", b"1,\"\"\"\",2\n"] {
+            let rows = row.repeat(300);
+            for from in 0..2 * row.len() {
+                let mut search = StartSearch::new(CSV);
+                let found = search.go_on(&rows[from..]).or(search.likely());
+                let start = from as u64 + found.expect("a row");
+                assert!(start.is_multiple_of(row.len() as u64), "{from}: {start}");
+            }
         }
     }
 

@@ -21,9 +21,9 @@ use ascot_record::checksum::RecordSum;
 use super::Shuffle;
 use super::batch::{BATCHES_MAX, BatchNumber, JobId, batch_bytes, batch_head, write_batch};
 use super::bounds::Bounds;
-use super::chunk_reader::{ChunkReader, ChunkSpan, SEARCH_BYTES};
+use super::chunk_reader::{ChunkReader, ChunkSpan, SEARCH_BYTES, unclear};
 use super::connect::Frame;
-use crate::api::{Cancel, Result, SortError};
+use crate::api::{Cancel, Result};
 use crate::records::{Records, with_records};
 
 /// Bytes of memory for the ends and the partition of each record of a block, whose records have at least one byte.
@@ -121,7 +121,7 @@ impl ChunkMapper {
     /// Reads a chunk and groups its records.
     ///
     /// # Errors
-    /// Those of reading the file; [`SortError::TooLong`] for a record longer than a quarter of a chunk.
+    /// Those of reading the file, also for a record longer than a quarter of a chunk.
     pub fn map(&mut self, span: &ChunkSpan, cancel: &Cancel) -> Result<MappedChunk> {
         let block = match self.block.take() {
             Some(block) => block,
@@ -273,7 +273,7 @@ impl Grouper<'_> {
             let Some((bytes, offset)) = block else { return Ok(()) };
             let end = start + bytes.len();
             if end > self.out.len() {
-                return Err(SortError::Internal("a chunk has more records than bytes"));
+                return Err(unclear(&span.path, span.end, offset));
             }
             self.shuffle.check_types(records, bytes, &span.path, offset)?;
             records.normalise(bytes);

@@ -78,6 +78,15 @@ pub fn read_chunk(
     Ok(())
 }
 
+/// The error of a file of which no search tells where rows start between two offsets.
+pub(super) fn unclear(path: &Path, from: u64, to: u64) -> SortError {
+    let problem = format!(
+        "quotes do not show where rows start between offsets {from} and {to}\n  nodes cannot share this file: sort it \
+         on one machine"
+    );
+    SortError::InChunk { input: path.display().to_string(), offset: from, problem }
+}
+
 /// The blocks of a chunk.
 pub(super) struct ChunkReader<'a, R> {
     records: &'a R,
@@ -145,9 +154,14 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
 
     /// Moves both ends of the chunk to starts of records.
     fn align(&mut self) -> Result<()> {
-        self.span.start = self.start_after(self.span.start)?;
-        self.span.end = self.start_after(self.span.end)?.max(self.span.start);
-        self.span.size = self.span.end;
+        let [start, end] = [self.start_after(self.span.start)?, self.start_after(self.span.end)?];
+        if end < start {
+            // One of the two searches was wrong. No chunk need end at the later one.
+            return Err(unclear(&self.span.path, end, start));
+        }
+        self.span.start = start;
+        self.span.end = end;
+        self.span.size = end;
         self.block_at = self.span.start;
         self.read_at = self.span.start;
         Ok(())
@@ -175,8 +189,7 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
                 return Ok(at + likely);
             }
             if from - at > 2 * self.longest as u64 {
-                // The record that the search began in is too long, as the chunk says that has its start.
-                break;
+                return Err(self.too_long(at, from - at));
             }
         }
         Ok(search.likely().map_or(self.file_bytes, |likely| at + likely))
@@ -327,17 +340,17 @@ impl<'a, R: RecordEnds> ChunkReader<'a, R> {
         SortError::CutShort { input, record: 0, offset: self.block_at, have: self.have as u64, missing }
     }
 
+    /// The error of a record of which `have` bytes from `offset` on were searched for its end.
+    fn too_long(&self, offset: u64, have: u64) -> SortError {
+        let input = self.span.path.display().to_string();
+        SortError::TooLong { input, offset, have, whole: false, min_bytes: 16 * have }
+    }
+
     /// Doubles the block for a record that is longer.
     fn grow(&mut self) -> Result<()> {
         let bytes = (2 * self.block.len()).min(self.longest);
         if bytes <= self.block.len() {
-            return Err(SortError::TooLong {
-                input: self.span.path.display().to_string(),
-                offset: self.block_at,
-                have: self.have as u64,
-                whole: false,
-                min_bytes: 16 * self.have as u64,
-            });
+            return Err(self.too_long(self.block_at, self.have as u64));
         }
         let mut larger = self.pool.region(bytes, "a long record of a chunk")?;
         larger[..self.have].copy_from_slice(&self.block[..self.have]);
