@@ -384,7 +384,7 @@ class Worker:
             own = with_header(options) if header else options
             told = _native.sort_partition(own, destination, partition, as_view, header)[0]
             result: dict[str, Any] = json.loads(told)["result"]
-            if as_view:
+            if as_view or header:
                 result["file_bytes"] = part_bytes(options["output"])
             return result
 

@@ -86,7 +86,7 @@ impl ChunkMapper {
     /// of about `batch_bytes`.
     ///
     /// # Errors
-    /// [`SortError::Memory`] if the system has not so much memory.
+    /// A memory error if the system has not so much memory.
     pub fn new(
         shuffle: Shuffle,
         bounds: Bounds,
