@@ -18,7 +18,7 @@ from pathlib import Path
 import ascot
 import virtual_ray
 from ascot import _native
-from ascot.cluster import fleet, jobs, memory
+from ascot.cluster import checks, fleet, jobs, memory
 from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.nodes import discover
 
@@ -52,7 +52,8 @@ def sampler(directory):
     def sample(span, count):
         start = next(asked) * count * 100 % (records * 100)
         end = min(start + count * 100, records * 100)
-        place = {"path": str(path), "start": start, "end": end, "size": records * 100, "position": span["position"]}
+        place = {"path": str(path), "start": start, "end": end, "size": records * 100}
+        place |= {"records_at": 0, "position": span["position"]}
         return _native.sample_chunk(options, place, count)
 
     return sample
@@ -64,9 +65,10 @@ def described_job(directory, total, nodes):
     shape = memory.shape_of(files * FILE_BYTES, nodes, MEMORY, STORE, CPUS, None)
     options = jobs.Request([directory / "sample"], RECORDS, None, False, {}).options
     options["inputs"] = [f"/data/input-{number:06}" for number in range(files)]
+    inputs = checks.Inputs([(FILE_BYTES, 1)] * files, [0] * files, b"", None)
     job = {
         "kind": "sort",
-        **jobs._names(options, str(directory / "out"), [(FILE_BYTES, 1)] * files),
+        **jobs._names(options, str(directory / "out"), inputs, False),
         "record_bytes": 100,
         "memory_per_node": MEMORY,
         "shape": shape.to_json(),

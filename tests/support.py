@@ -339,7 +339,8 @@ def small_disk(directory, size_bytes, features="^has_journal", mount_options="lo
         file.truncate(size_bytes)
     path = {**os.environ, "PATH": os.environ.get("PATH", "") + ":/usr/sbin:/sbin"}
     blocks = ["-b", str(block_bytes)] if block_bytes else []
-    options = ["-q", "-m", "0", "-O", features, *blocks, str(image)]
+    # Otherwise the kernel writes the tables of inodes some seconds after the mount, which counts and takes space.
+    options = ["-q", "-m", "0", "-E", "lazy_itable_init=0", "-O", features, *blocks, str(image)]
     subprocess.run(["mkfs.ext4", *options], check=True, env=path, capture_output=True)
     mounted, why = _privileged("mount", "-o", mount_options, image, mount)
     if not mounted:

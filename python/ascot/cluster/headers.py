@@ -9,7 +9,7 @@ __all__ = ["header_of", "with_header"]
 
 def header_of(settings: dict[str, Any]) -> bytes:
     """The header of the parts of a job; empty without one."""
-    return str(settings["header"]).encode("latin-1")
+    return str(settings.get("header", "")).encode("latin-1")
 
 
 def with_header(options: dict[str, Any]) -> dict[str, Any]:

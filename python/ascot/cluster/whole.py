@@ -39,8 +39,9 @@ def open_parts(
     """
     directory = absolute(arguments.path("output", output))
     stores = Stores(arguments.maybe(arguments.options, "storage_options", storage_options))
+    known = None if layout is None else layout_of(layout)
     names = _names_in(directory, stores)
-    header = b"" if layout is None else _header_of(names[0], layout_of(layout), stores)
+    header = b"" if known is None else _header_of(names[0], known, stores)
     return _whole(names, stores, header)
 
 
