@@ -134,8 +134,8 @@ def test_inputs_that_are_missing_or_of_another_kind_are_named_before_work_starts
         cluster_sort(disk, disk / "a", layout=ascot.Fixed(99, key=slice(0, 9)), address="10.0.0.1:1")
     with pytest.raises(errors.SchemaMismatch, match="gzip"):
         cluster_sort(disk, disk / "packed", layout="lines")
-    with pytest.raises(errors.InvalidRequest, match="middle of a file"):
-        cluster_sort(disk, disk / "a", layout=ascot.Csv(key="x"))
+    with pytest.raises(errors.InvalidRequest, match="cannot be found from the middle of a file"):
+        cluster_sort(disk, disk / "a", layout=ascot.Prefixed("u32"))
     with pytest.raises(TypeError, match="inputs is a path or a list of paths"):
         cluster_sort(disk, b"bytes")
     with pytest.raises(errors.InvalidRequest, match="uniform"):
