@@ -167,8 +167,10 @@ class _Parts(io.RawIOBase):
         return self._file
 
     def _check_header(self, number: int, file: io.BufferedReader) -> None:
+        if not self._header:
+            return
         file.seek(0)
-        if self._header and file.read(len(self._header)) != self._header:
+        if file.read(len(self._header)) != self._header:
             raise errors.InvalidRequest(
                 f"{self._paths[number]} does not begin with the header of {self._paths[0]}\n  open parts of one job, "
                 "with its layout (layout=)"
