@@ -58,6 +58,7 @@ WRONG = {
     "settings": [3, "x", {"ahead": 4}], "spare_cores": [None, 5000, *COUNT], "batch": [16, 1 << 40, "x", *BYTES],
     "ahead": [None, 65, *AT_LEAST_ONE], "read_size": [None, 16, "2GiB", *BYTES],
     "write_size": [None, 16, "2GiB", *BYTES], "write_depth": [None, 65, *AT_LEAST_ONE],
+    "write_memory": [16, "2TiB", *BYTES],
     "address": [3, b"x"], "output": [None, *PATH], "memory_per_node": BYTES, "workers_per_node": AT_LEAST_ONE,
     "storage_options": [3, "x", [3], {3: 4}],
     "job": PATH, "map": [3, "x"], "reduce": [3, "x"], "combine": [3, "x"], "partition": [3, "x"],

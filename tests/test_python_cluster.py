@@ -204,9 +204,9 @@ def test_a_record_longer_than_what_a_worker_takes_is_said_with_the_remedy(cluste
 
 def test_too_little_memory_or_disk_is_said_with_what_is_needed(cluster, disk, monkeypatch):
     gen(disk / "a", 10)
-    with pytest.raises(errors.MemoryLimit, match="need 360 MiB") as caught:
+    with pytest.raises(errors.MemoryLimit, match="need 368 MiB") as caught:
         cluster_sort(disk, disk / "a", memory_per_node="300MiB")
-    assert caught.value.needed == 360 * MIB
+    assert caught.value.needed == 368 * MIB
     with pytest.raises(errors.MemoryLimit, match=r"node 127\..* of memory for Ray, and the job may take 1\.13 PB"):
         cluster_sort(disk, disk / "a", memory_per_node=1 << 50)
     # The output fits, and the data between the passes does not.

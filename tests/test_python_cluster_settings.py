@@ -87,13 +87,17 @@ def writer_bytes(settings):
 
 @pytest.mark.parametrize(
     "settings",
-    [Settings(batch="32MiB"), Settings(write_depth=16), Settings(read_size="16MiB"), Settings(batch="64KiB")],
+    [
+        Settings(batch="32MiB"), Settings(write_depth=16), Settings(read_size="16MiB"), Settings(batch="64KiB"),
+        Settings(write_memory="500MiB"), Settings(write_memory="1MiB"),
+    ],  # fmt: skip
 )
 def test_buffers_that_a_setting_enlarges_are_in_the_division_of_memory(settings):
     store, given = 80 * MIB, 2000 * MIB
     shape = memory.shape_of(10**10, 4, given, store, 4, 64, settings=settings)
     workers = shape.workers * (memory.PROCESS_BYTES + shape.sort_bytes)
-    assert store + writer_bytes(settings) + workers <= given
+    assert store + writer_bytes(settings) + shape.waiting_bytes + workers <= given
+    assert shape.waiting_bytes == (settings.write_memory or given // 8)
     mapper = _native.mapper_bytes(shape.chunk_bytes, shape.partitions, settings.read_size)
     assert mapper + 2 * shape.batch_bytes <= shape.sort_bytes
     assert settings.batch is None or shape.batch_bytes == settings.batch
@@ -110,6 +114,8 @@ def test_the_setting_that_needs_more_memory_is_named():
     memory.shape_of(10**9, 4, enough + 200 * MIB, 80 * MIB, 1, None, settings=Settings(batch="64MiB"))
     with pytest.raises(errors.MemoryLimit, match=r"or less \(write_depth=\)"):
         shape(write_depth=64)
+    with pytest.raises(errors.MemoryLimit, match=r"or less \(write_memory=\)"):
+        shape(write_memory="128MiB")
     with pytest.raises(errors.MemoryLimit, match=r"or less \(read_size=\)"):
         shape(read_size="32MiB")
     with pytest.raises(errors.MemoryLimit, match=r"batch=16\.8 MB: an object store (.|\n)*smaller batch") as caught:
@@ -237,7 +243,8 @@ def test_a_new_job_has_its_settings_and_its_workers(disk, monkeypatch):
 def test_a_sort_with_other_settings_has_the_same_bytes(cluster, disk):
     ascot.gen(60_000, to=disk / "a")
     settings = Settings(
-        batch="64KiB", ahead=1, connections=1, read_size="64KiB", write_size="64KiB", write_depth=1, spare_cores=1
+        batch="64KiB", ahead=1, connections=1, read_size="64KiB", write_size="64KiB", write_depth=1, spare_cores=1,
+        write_memory="1MiB",
     )
     done = cluster_sort(disk, [disk / "a"], partitions=12, settings=settings)
     assert_same(cluster, disk, done, [disk / "a"], layout=RECORDS)

@@ -332,6 +332,7 @@ SETTINGS: dict[str, tuple[int | str, ...]] = {
     "read_size": ("256KiB", "4MiB", "16MiB"),
     "write_size": ("1MiB", "16MiB", "256MiB"),
     "write_depth": (1, 2, 8),
+    "write_memory": ("8MiB", "64MiB", "512MiB"),
 }
 """Values of `ascot.cluster.Settings` beside the usual ones."""
 PREDICTED = {"a sample of keys": [], "no sample": ["--uniform"], "4 connections of each pair": ["--connections", "4"]}

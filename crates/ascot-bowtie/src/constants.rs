@@ -190,3 +190,14 @@ pub(crate) const DEFAULT_DEPTH: usize = 2 * MIN_DEVICE_DEPTH;
 
 /// The least number of requests in flight for each device where there are several.
 pub(crate) const MIN_DEVICE_DEPTH: usize = BUSY_REQUESTS as usize;
+
+// ---------------------------------------------------------------- bytes that wait in files
+
+/// Blocks of the memory of an output whose bytes wait in a file: half a block of each output is no full one, a 32nd of
+/// the memory.
+pub(crate) const WAITING_BLOCKS: u32 = 16;
+
+/// What the device has in flight at most, which outputs do not hold any more: this inverse share of the memory, but no more
+/// than 4 MiB, which keep a fast device busy.
+pub(crate) const WRITE_AHEAD_SHARE: u64 = 16;
+pub(crate) const WRITE_AHEAD_BYTES: u64 = 4 << 20;

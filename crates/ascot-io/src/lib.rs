@@ -90,7 +90,8 @@ pub use stream::{Filled, ReadStream, WriteStream};
 pub use stream_context::{Effect, FaultHook};
 pub use sync::Unpoisoned;
 pub use system::{
-    begin_writing, cached_and_dirty_bytes, descriptor_limit, device_of, random_bytes, without_octal_escapes,
+    await_written, begin_writing, cached_and_dirty_bytes, descriptor_limit, device_of, random_bytes,
+    without_octal_escapes,
 };
 pub use threads::ThreadError;
 pub use virtual_device::{VirtualDevice, VirtualStream};

@@ -148,6 +148,32 @@ pub fn begin_writing(file: &File, offset: u64, bytes: u64) {
     });
 }
 
+/// Waits until the device has the changed pages of `[offset, offset + bytes)`.
+///
+/// # Errors
+/// That of a write that failed. A sync through the same descriptor does not report it again.
+#[expect(unsafe_code, reason = "the system call has no safe wrapper")]
+pub fn await_written(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
+    let (Ok(offset), Ok(bytes)) = (i64::try_from(offset), i64::try_from(bytes)) else { return Ok(()) };
+    let flags =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    loop {
+        // SAFETY: the call has no pointers, and the descriptor is open.
+        let answer =
+            call(State::Device, || unsafe { libc::sync_file_range(file.as_raw_fd(), offset, bytes, flags) });
+        if answer == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // A file system without such waiting: the sync does all of the work.
+            Some(libc::EINVAL | libc::ENOSYS | libc::ESPIPE | libc::EOPNOTSUPP) => return Ok(()),
+            _ => return Err(error),
+        }
+    }
+}
+
 /// The limit of open files of this process.
 pub fn descriptor_limit() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;

@@ -222,6 +222,11 @@ impl VolumeProfile {
         self.switch_seconds.seconds(files) * self.read_bytes_per_s.min(self.write_bytes_per_s) > BLOCK_BYTES
     }
 
+    /// The mean length of runs, bytes, in which switches between `files` files take this share of the time of writing.
+    pub fn run_bytes(&self, switch_share: f64, files: f64) -> f64 {
+        self.switch_seconds.seconds(files) * self.write_bytes_per_s * (1.0 - switch_share) / switch_share
+    }
+
     /// The rate formula: bytes/s read and written together, with a share `alpha` of reading, in runs of a mean length
     /// between `files` files.
     pub fn rate(&self, alpha: f64, run_bytes: f64, files: f64) -> f64 {
@@ -346,6 +351,15 @@ mod tests {
         let pairs = 1e9 / BLOCK_BYTES;
         let overlapping = 1e9 / (MAX_DUPLEX_GAIN * rate) + 2.0 * pairs * edge.switch_seconds.seconds(2.0);
         assert!(edge.wants_runs(2.0) && edge.seconds(1e9, 1e9, 0.0, 2.0) < overlapping);
+    }
+
+    #[test]
+    fn switches_take_their_share_of_runs() {
+        let disk = VolumeProfile::simple("disk", 2e8, 1e8, 0.01);
+        let run = disk.run_bytes(0.05, 8.0);
+        assert!((run - 19e6).abs() < 1.0, "{run}");
+        // Nineteen parts of writing, one of switching.
+        assert!((disk.rate(0.0, run, 8.0) / 1e8 - 0.95).abs() < 1e-9);
     }
 
     #[test]

@@ -10,7 +10,6 @@ use ascot_record::layout::Layout;
 use ascot_sort::shuffle::batch::{batch_bytes, write_batch};
 use ascot_sort::shuffle::chunk_reader::BLOCK_BYTES;
 use ascot_sort::shuffle::connect::SharedFiles;
-use ascot_sort::shuffle::partition_files::WRITE_BYTES;
 use ascot_sort::shuffle::{self, BatchNumber, Bounds, ChunkSpan, JobId, PartitionPieces, Shuffle, bounds};
 use ascot_sort::{Input, Output, Removal, SortError, SortRequest, Writes};
 use pyo3::prelude::*;
@@ -202,17 +201,20 @@ pub struct PartitionFiles {
 #[pymethods]
 impl PartitionFiles {
     #[new]
-    #[pyo3(signature = (dir, job, destination, write_bytes=WRITE_BYTES))]
-    fn new(
-        py: Python<'_>,
-        dir: PathBuf,
-        job: JobId,
-        destination: u32,
-        write_bytes: u64,
-    ) -> PyResult<PartitionFiles> {
+    fn new(py: Python<'_>, dir: PathBuf, job: JobId, destination: u32) -> PyResult<PartitionFiles> {
         let files =
             py.detach(|| shuffle::PartitionFiles::open(&dir, job, destination)).map_err(Failure::from)?;
-        Ok(PartitionFiles { files: Arc::new(Mutex::new(Some(files.with_blocks_of(write_bytes)))) })
+        Ok(PartitionFiles { files: Arc::new(Mutex::new(Some(files))) })
+    }
+
+    /// Sets what the disk gets of a partition in one run, in the mean, and what waits for the disk at most, bytes.
+    fn limit_waiting(&self, py: Python<'_>, write_bytes: u64, max_bytes: u64) -> PyResult<()> {
+        py.detach(|| {
+            self.with(|files| {
+                files.limit_waiting(write_bytes, max_bytes);
+                Ok(())
+            })
+        })
     }
 
     /// Appends a batch; returns whether it is new.
@@ -229,6 +231,12 @@ impl PartitionFiles {
     #[getter]
     fn nbytes(&self) -> PyResult<u64> {
         self.with(|files| Ok(files.bytes()))
+    }
+
+    /// Times that the disk turned to another file.
+    #[getter]
+    fn runs(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.with(|files| Ok(files.runs())))
     }
 
     /// Makes all batches durable.

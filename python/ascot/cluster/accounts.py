@@ -38,7 +38,7 @@ class Accounts:
             peaks["writer"] = account["peak"]
             peaks.update(zip(node.workers, workers, strict=True))
             shares.add(node, 0, writing=account["writing"])
-            shares.add_written(node, *account["written"])
+            shares.add_written(node, *account["written"], account.get("runs", 0))
         return silent
 
     def peak(self, nodes: list[Node]) -> int:

@@ -29,6 +29,7 @@ from ascot import _native
 from ascot.cluster.chunks import ChunkSet
 from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_options, reduced
 from ascot.cluster.headers import header_of, with_header
+from ascot.cluster.memory import WAITING_BYTES_MIN
 from ascot.cluster.object_files import ObjectFiles
 from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.sampling import Sampler, Written, doing
@@ -447,10 +448,18 @@ class Writer:
     """Appends batches to the files of the destinations of a node."""
 
     def __init__(
-        self, job: str, address: str = "", secret: bytes = b"", batch_bytes: int = 0, settings: Settings = USUAL
+        self,
+        job: str,
+        address: str = "",
+        secret: bytes = b"",
+        shape: dict[str, int] | None = None,
+        settings: Settings = USUAL,
     ) -> None:
         self._job = bytes.fromhex(job)
+        shape = shape or {}
         self._write_bytes = size_of(settings.write_size)
+        # Jobs of earlier versions do not say it.
+        self._waiting_bytes = shape.get("waiting_bytes", WAITING_BYTES_MIN)
         self._open: dict[int, Any] = {}
         self._address = address
         # What the server received counts eight times a second, or when a batch comes as a call.
@@ -459,9 +468,9 @@ class Writer:
         self._server: Any = None
         if secret:
             raise_descriptor_limit()
-            self._server = _native.BatchServer(address, secret, batch_bytes, settings.write_depth)
+            self._server = _native.BatchServer(address, secret, shape.get("batch_bytes", 0), settings.write_depth)
         self._writing = 0.0
-        self._bytes = 0
+        self._bytes = self._runs = 0
         self._peaks = Peaks()
         self._sampler = Sampler(address, self._look)
 
@@ -474,8 +483,10 @@ class Writer:
         port at which it takes batches, if it does."""
 
         def opened() -> Any:
-            files = _native.PartitionFiles(directory, self._job, number, self._write_bytes)
+            files = _native.PartitionFiles(directory, self._job, number)
             self._open[number] = files
+            for one in self._open.values():
+                one.limit_waiting(self._write_bytes, self._waiting_bytes // len(self._open))
             chunks = ChunkSet(files.complete_chunks()).to_bytes()
             if self._server is None:
                 return chunks, None
@@ -555,14 +566,17 @@ class Writer:
         return guarded(cleaned)
 
     def account(self) -> dict[str, Any]:
-        """Seconds of writing, bytes appended, the most memory that the process had, and what was written within which
-        seconds from the first to the last buffer, by workers if nothing was appended; since the last account."""
+        """Seconds of writing, bytes appended, the most memory that the process had, what was written within which
+        seconds from the first to the last buffer, by workers if nothing was appended, and in how many runs the disks
+        got what was appended; since the last account."""
         self._peaks.look()
         self._look()
         by_workers = self._sampler.written()
         with self._lock:
             told: dict[str, Any] = {"writing": self._writing, "bytes": self._bytes, "peak": self._peaks.bytes}
             told["written"] = self._written.told() if self._bytes else by_workers
+            runs = sum(files.runs for files in self._open.values())
+            told["runs"], self._runs = max(0, runs - self._runs), runs
             self._writing, self._bytes, self._written = 0.0, 0, Written()
         return told
 

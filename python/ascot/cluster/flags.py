@@ -42,6 +42,7 @@ _FLAGS = {
     "transport": "--transport",
     "workers_per_node": "--threads",
     "write_depth": "--setting write_depth=",
+    "write_memory": "--setting write_memory=",
     "write_size": "--setting write_size=",
 }
 _CALLS = {"resume": "ascot sort --resume", "remove": "ascot clean"}

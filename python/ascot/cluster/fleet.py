@@ -67,7 +67,7 @@ class Fleet:
         names = ("job", "shape", "usual_temp", "transport", "views", "shuffle", "record_bytes", "output")
         # The secret is that of this run, and is stored nowhere.
         self._secret = token_bytes(32) if job["transport"] == "direct" else b""
-        self._batch_bytes: int = job["shape"]["batch_bytes"]
+        self._shape: dict[str, int] = job["shape"]
         self._own = settings_of(job)
         self._settings: Any = {"secret": self._secret, **{name: job[name] for name in names}}
         # With the options of the stores, which are stored nowhere either.
@@ -108,7 +108,7 @@ class Fleet:
 
     def place_writer(self, node: Node) -> None:
         """Starts the writer of a node."""
-        node.place_writer(self._job, self._shuffle, self._secret, self._batch_bytes, self._own)
+        node.place_writer(self._job, self._shuffle, self._secret, self._shape, self._own)
 
     def _answers(self, call: Callable[[Node], Any]) -> list[tuple[Node, Any]]:
         """The answers of all nodes; a node without one is excluded."""

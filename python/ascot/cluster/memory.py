@@ -1,7 +1,8 @@
 """How the memory of a node is divided, and how the input of a job is divided into chunks and partitions.
 
-    memory of a node   object store | processes | one share for each worker
+    memory of a node   object store | processes | what waits for disks | one share for each worker
     processes          each 128 MiB, of which a writer has its buffers
+    what waits         bytes of partitions in the page cache that the disks do not have yet
     share, mapping     a chunk | its index | a batch
     share, sorting     a sort within this cap
 
@@ -26,6 +27,10 @@ MIB = 1 << 20
 PROCESS_BYTES = 128 * MIB
 # More of it in a worker that uses an object store: the packages of the store, and blocks on their way.
 OBJECTS_BYTES = 64 * MIB
+# What waits for the disks of a node at least, and the share of its memory that it may be. The more waits, the less often
+# disks turn to another file.
+WAITING_BYTES_MIN = 8 * MIB
+WAITING_SHARE = 8
 # A worker needs this for a sort and for the smallest chunks.
 SHARE_BYTES_MIN = 24 * MIB
 CHUNK_BYTES_MIN = MIB
@@ -53,7 +58,8 @@ PARTITIONS_MAX = 1 << 15
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The division of a job: bytes of a chunk, of a batch, of a sort, and numbers of workers and partitions."""
+    """The division of a job: bytes of a chunk, of a batch, of a sort and of what waits for the disks of a node, and
+    numbers of workers and partitions."""
 
     workers: int
     chunk_bytes: int
@@ -61,6 +67,7 @@ class Shape:
     sort_bytes: int
     partitions: int
     in_flight: int
+    waiting_bytes: int
 
     def with_functions(self) -> Shape:
         """The same for functions on records: the records of a chunk are copied for them, and they may give more than
@@ -103,7 +110,7 @@ def shape_of(
     (4, True)
     """
     check_partitions(partitions)
-    writer = PROCESS_BYTES + _more_of_a_writer(settings)
+    writer = PROCESS_BYTES + _more_of_a_writer(settings) + size_of(settings.write_memory or WAITING_BYTES_MIN)
     free = memory - store - writer
     own = PROCESS_BYTES + OBJECTS_BYTES * objects
     workers = min(workers, free // (own + SHARE_BYTES_MIN))
@@ -112,10 +119,14 @@ def shape_of(
         raise MemoryLimit(
             f"{memory // MIB} MiB of memory on each node are too little: a worker, a writer and the object store of "
             f"{store // MIB} MiB need {-(-needed // MIB)} MiB\n  give more (memory_per_node=), or start Ray with a "
-            f"smaller object store{_or_less_of(settings, 'batch', 'write_depth')}",
+            f"smaller object store{_or_less_of(settings, 'batch', 'write_depth', 'write_memory')}",
             given=memory,
             needed=needed,
         )
+    spare = free - workers * (own + SHARE_BYTES_MIN + _more_of_a_worker(settings))
+    waiting = size_of(settings.write_memory or _waiting_bytes(memory, spare))
+    if settings.write_memory is None:
+        free -= waiting - WAITING_BYTES_MIN
     share = free // workers - own
     everyone = workers * nodes
     wanted = partitions or max(TASKS_PER_WORKER * everyone, -(-total * PARTITION_SHARE // share))
@@ -133,7 +144,8 @@ def shape_of(
     # Also a chunk all of whose records are for one destination has no longer batches.
     longest = min(max(CHUNK_BYTES_MAX, CHUNK_NODE_BYTES * nodes), batch * _native.BATCHES_MAX)
     even = min(-(-total // (TASKS_PER_WORKER * everyone)), longest)
-    return Shape(workers, _chunk_bytes(even, share - 2 * batch, count, settings), batch, share, count, in_flight)
+    chunk = _chunk_bytes(even, share - 2 * batch, count, settings)
+    return Shape(workers, chunk, batch, share, count, in_flight, waiting)
 
 
 def _batch_bytes(nodes: int, store: int, workers: int, share: int) -> int:
@@ -143,10 +155,20 @@ def _batch_bytes(nodes: int, store: int, workers: int, share: int) -> int:
     return max(min(BATCH_BYTES, share // 8, batch), BATCH_BYTES_MIN)
 
 
+def _waiting_bytes(memory: int, spare: int) -> int:
+    """Bytes that may wait for the disks of a node, unless they are given; `spare` are those that no worker needs."""
+    return max(WAITING_BYTES_MIN, min(memory // WAITING_SHARE, spare // 2))
+
+
 def _more_of_a_writer(settings: Settings) -> int:
     """Bytes of the buffers of a writer beyond the usual ones."""
     longest = 2 * size_of(settings.batch or BATCH_BYTES) + MIB
     return max(0, settings.write_depth * longest - USUAL.write_depth * (2 * BATCH_BYTES + MIB))
+
+
+def _more_of_a_worker(settings: Settings) -> int:
+    """Bytes of the buffers of a worker beyond the usual ones: its batches, and what it reads and groups at a time."""
+    return 2 * size_of(settings.batch or 0) + 9 * max(0, size_of(settings.read_size) - size_of(USUAL.read_size))
 
 
 def _or_less_of(settings: Settings, *names: str) -> str:

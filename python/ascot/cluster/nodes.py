@@ -178,14 +178,14 @@ class Node:
         return _remote(self._ray, actor).options(**options).remote(*arguments)
 
     def place_writer(
-        self, job: str, shuffle: str, secret: bytes = b"", batch_bytes: int = 0, settings: Settings = USUAL
+        self, job: str, shuffle: str, secret: bytes = b"", shape: Any = None, settings: Settings = USUAL
     ) -> None:
         """Starts the writer; it listens for workers that have a secret if there is one. A job that pulls has a server
         in its place."""
         if shuffle == "pull":
             self.writer = self._place(SpillServer, 0, job, self.address, secret)
         else:
-            self.writer = self._place(Writer, 0, job, self.address, secret, batch_bytes, settings)
+            self.writer = self._place(Writer, 0, job, self.address, secret, shape, settings)
 
     def place_worker(self, shuffle: str, settings: Any, functions: Any) -> Any:
         """Starts a worker of a sort, or of a job with functions. The last arguments are references to objects of Ray,

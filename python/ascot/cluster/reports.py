@@ -55,7 +55,8 @@ class NodeShare:
     `workers` is the number of workers. The states of a phase of mapping are `reading`, `grouping`, `blocked` (waiting
     for writers), `memory` (waiting for space in the object store), `writing` (of the writer) and `idle`; those of
     sorting are `sorting` and `idle`. `ended` are the seconds from the beginning of the phase to the end of the node's
-    last work. `written_bytes` were written within `written_seconds`, those from the first to the last buffer.
+    last work. `written_bytes` were written within `written_seconds`, those from the first to the last buffer. While
+    records are mapped and pushed, disks got them in `written_runs` runs, each of one file.
     """
 
     node: str
@@ -65,6 +66,7 @@ class NodeShare:
     ended: float = 0.0
     written_bytes: int = 0
     written_seconds: float = 0.0
+    written_runs: int = 0
 
     @property
     def written_bytes_per_s(self) -> float | None:
@@ -140,6 +142,12 @@ class Phase:
         known = [rate for node in self.nodes if (rate := node.written_bytes_per_s) is not None]
         return statistics.fmean(known) if known else None
 
+    @property
+    def run_bytes(self) -> float | None:
+        """The mean length of the runs in which disks got what was pushed; None in other phases."""
+        runs = sum(node.written_runs for node in self.nodes)
+        return self.bytes / runs if runs else None
+
     def _worked(self) -> list[NodeShare]:
         return [node for node in self.nodes if node.bytes]
 
@@ -161,6 +169,7 @@ class Phase:
             "mean_seconds": self.mean_seconds,
             "spread_seconds": self.spread_seconds,
             "writers_bytes_per_s": self.writers_bytes_per_s,
+            "run_bytes": self.run_bytes,
             "nodes": nodes,
             "stages": [asdict(stage) | {"shares": stage.shares()} for stage in self.stages],
         }
@@ -178,7 +187,8 @@ class Phase:
             spread = f"mean {seconds_text(self.mean_seconds)}, deviation {seconds_text(self.spread_seconds)}"
             lines.append(f"    nodes end after {ends}, {spread}")
         if (writers := self.writers_bytes_per_s) is not None:
-            lines.append(f"    writers of a node: {bytes_text(writers)}/s from the first to the last buffer")
+            runs = f", in runs of {bytes_text(self.run_bytes)}" if self.run_bytes else ""
+            lines.append(f"    writers of a node: {bytes_text(writers)}/s from the first to the last buffer{runs}")
         listed = self.nodes if len(self.nodes) <= NODES_LISTED else [one for one in (fastest, slowest) if one]
         for share in listed:
             states = ", ".join(f"{name} {seconds_text(time)}" for name, time in share.seconds.items())

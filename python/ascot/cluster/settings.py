@@ -21,8 +21,11 @@ LIMITS = {
     "read_size": (64 * KIB, 64 * MIB),
     "write_size": (64 * KIB, 1 << 30),
     "write_depth": (1, 64),
+    "write_memory": (MIB, 1 << 40),
 }
-SIZES = ("batch", "read_size", "write_size")
+SIZES = ("batch", "read_size", "write_size", "write_memory")
+# Those whose usual value depends on the memory.
+DERIVED = ("batch", "write_memory")
 OF_CONNECTIONS = ("connections", "write_depth")
 
 
@@ -38,8 +41,11 @@ class Settings:
     - `connections` (64; 1 to 65535): the most connections that a worker has open at a time. With more destinations,
       it closes one before it opens the next.
     - `read_size` (1 MiB; 64 KiB to 64 MiB): what a worker reads and groups at a time.
-    - `write_size` (4 MiB; 64 KiB to 1 GiB): what is written to the file of a partition before the disk gets it.
+    - `write_size` (4 MiB; 64 KiB to 1 GiB): what a disk gets of a partition in one run, in the mean. Runs are longer on
+      a disk whose switches between files cost more, and shorter if `write_memory` does not suffice.
     - `write_depth` (4; 1 to 64): the most batches that a writer receives or writes at a time.
+    - `write_memory` (an eighth of the memory, or less if workers need it; 1 MiB to 1 TiB): what waits for the disks of
+      a node at most, of all partitions.
 
     All but `spare_cores` are those of `shuffle="push"`, and `connections` and `write_depth` those of
     `transport="direct"`. Buffers that a setting enlarges are part of `memory_per_node`. Raises InvalidRequest for a
@@ -53,11 +59,12 @@ class Settings:
     read_size: int | str = "1MiB"
     write_size: int | str = "4MiB"
     write_depth: int = 4
+    write_memory: int | str | None = None
 
     def __post_init__(self) -> None:
         for name in LIMITS:
             value = getattr(self, name)
-            if name != "batch" or value is not None:
+            if name not in DERIVED or value is not None:
                 object.__setattr__(self, name, _checked(name, value))
 
     def to_json(self) -> dict[str, Any]:

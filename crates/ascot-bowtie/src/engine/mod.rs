@@ -12,7 +12,7 @@
 //! reading that is learned), `observed.rs` (what an observer sees of the buckets), `streams.rs` (streams of blocks, and
 //! files as such streams), `bowtie.rs` (asks the schedule, moves blocks, waits, and gives the flow its blocks),
 //! `consume.rs` and `produce.rs` (the flow's bytes, out of inputs and into outputs), `observing.rs` (sets the
-//! observer).
+//! observer). `write_behind.rs` uses none of them: outputs without a flow, whose bytes the system holds.
 
 mod adaption;
 mod bowtie;
@@ -24,8 +24,10 @@ mod produce;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod write_behind;
 
 pub use bowtie::Bowtie;
 pub use streams::{
     BlockInput, BlockOutput, Completed, FileWriter, Reader, TooFewBlocks, Writer, complete_down_to,
 };
+pub use write_behind::{WaitingMemory, Write, WriteBehind};

@@ -9,6 +9,7 @@
 //!   batch            the bytes that travel: pieces of partitions, each with its checksum
 //!   connect          batches from a worker to the writers of all destinations over TCP
 //!   partition_files  a destination: appends batches to the files of its partitions, each batch once
+//!   cached_files     these files: what of them the device gets when
 //!   received         which batches of a chunk a destination has
 //!   reduce           the pieces of one partition, in the order of the inputs, sorted to a part of the output
 //! ```
@@ -31,6 +32,7 @@
 
 pub mod batch;
 pub mod bounds;
+mod cached_files;
 mod check_inputs;
 pub mod chunk_mapper;
 pub mod chunk_reader;

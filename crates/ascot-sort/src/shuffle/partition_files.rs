@@ -9,11 +9,12 @@
 //! ```
 //!
 //! A batch is appended to the files first and to the log then. A log that ends within an entry is cut there; the bytes
-//! that the lost entry named are overwritten. The device writes while batches arrive, so that little is left for a
-//! sync.
+//! that the lost entry named are overwritten. The device gets the bytes in runs that its switches need
+//! ([`cached_files`](super::cached_files)).
 //!
 //! Invariants: one process writes to a destination at a time. A batch counts once, however often it arrives. Only files
-//! that the log of this job names are read or removed. Memory grows by a few words for each chunk, not with the bytes.
+//! that the log of this job names are read or removed. Memory grows by a few words for each chunk, not with the bytes;
+//! what waits for the device has a cap.
 
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -22,14 +23,17 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use ascot_io::{Action, During, IoError, O_NOFOLLOW, begin_writing, crc32c};
+use ascot_bowtie::engine::WaitingMemory;
+use ascot_io::{Action, During, IoError, O_NOFOLLOW, crc32c};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::batch::{BATCHES_MAX, Batch, BatchNumber, BatchPiece, JobId};
+use super::cached_files::CachedFiles;
 use super::entries::Entries;
 use super::received::Received;
 use crate::api::{Result, SortError};
+use crate::plan::find_volumes::volumes_of;
 
 const LOG: &str = "batches";
 const MAGIC: &[u8; 8] = b"ASCOTBAT";
@@ -40,9 +44,12 @@ const LOCK_WAIT: Duration = Duration::from_secs(30);
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// The log is read in blocks of this size: it grows with the chunks of the job.
 const LOG_BUFFER_BYTES: usize = 1 << 20;
-/// Blocks of this size go to the device as soon as they are full, unless a job has others. The last block of each
-/// partition is left for the sync, so larger blocks make the sync longer.
+/// The least mean length of the runs in which the device gets the files, bytes, unless a job has another.
 pub const WRITE_BYTES: u64 = 4 << 20;
+/// What waits for the device at most, bytes, unless a job says another: twice the runs of four partitions.
+pub const WAITING_BYTES: u64 = 32 << 20;
+/// Switches may take this share of the time of writing.
+const SWITCH_SHARE: f64 = 0.05;
 /// Length and checksum before an entry.
 const FRAME_BYTES: usize = 8;
 /// An entry without its pieces, and a piece.
@@ -56,26 +63,12 @@ pub struct PartitionFiles {
     destination: u32,
     log: File,
     log_bytes: u64,
-    files: BTreeMap<u32, OpenFile>,
+    /// The file of each partition, by its number in `cached`.
+    files: BTreeMap<u32, usize>,
+    cached: CachedFiles,
     chunks: BTreeMap<u32, Received>,
-    write_bytes: u64,
-}
-
-struct OpenFile {
-    file: File,
-    bytes: u64,
-}
-
-impl OpenFile {
-    /// Starts to write the blocks of `block_bytes` that became full since the file had `before` bytes.
-    fn write_full_blocks(&self, before: u64, block_bytes: u64) {
-        let full = |bytes: u64| bytes - bytes % block_bytes;
-        let begun = full(before);
-        let end = full(self.bytes);
-        if begun < end {
-            begin_writing(&self.file, begun, end - begun);
-        }
-    }
+    /// The length of run that the volume needs, bytes.
+    volume_run_bytes: u64,
 }
 
 /// A piece in a file of a partition.
@@ -100,6 +93,12 @@ pub(super) fn partition_path(dir: &Path, partition: u32) -> PathBuf {
 
 fn damaged(path: &Path, offset: u64, what: &'static str) -> IoError {
     IoError::Corrupt { path: path.to_path_buf(), offset, block: 0, what }
+}
+
+/// The length of run that the volume of a directory needs, bytes.
+fn run_bytes_of(dir: &Path) -> u64 {
+    let volume = volumes_of(dir).0.and_then(|volumes| volumes.volume);
+    volume.map_or(0, |volume| volume.run_bytes(SWITCH_SHARE, 2.0) as u64)
 }
 
 fn open_private(path: &Path) -> Result<File, IoError> {
@@ -256,25 +255,25 @@ impl PartitionFiles {
             log_bytes = header.len() as u64;
         }
         log.set_len(log_bytes).during(Action::Resize, &path)?;
+        let volume_run_bytes = run_bytes_of(dir);
+        let run_bytes = volume_run_bytes.max(WRITE_BYTES);
+        let mut cached = CachedFiles::new(WaitingMemory { run_bytes, max_bytes: WAITING_BYTES })?;
         let mut files = BTreeMap::new();
         for (partition, bytes) in ends {
             // The file of a partition that is done is gone.
-            if partition_path(dir, partition).exists() {
-                files.insert(
-                    partition,
-                    OpenFile { file: open_private(&partition_path(dir, partition))?, bytes },
-                );
+            let path = partition_path(dir, partition);
+            if path.exists() {
+                files.insert(partition, cached.add(open_private(&path)?, path, bytes));
             }
         }
         let dir = dir.to_path_buf();
-        let write_bytes = WRITE_BYTES;
-        Ok(PartitionFiles { dir, job, destination, log, log_bytes, files, chunks, write_bytes })
+        Ok(PartitionFiles { dir, job, destination, log, log_bytes, files, cached, chunks, volume_run_bytes })
     }
 
-    /// The same, whose blocks go to the device when they have `write_bytes`.
-    #[must_use]
-    pub fn with_blocks_of(self, write_bytes: u64) -> PartitionFiles {
-        PartitionFiles { write_bytes: write_bytes.max(1), ..self }
+    /// Sets the least mean length of the runs in which the device gets the files, and what waits for it at most, bytes.
+    /// Runs are longer on a volume whose switches cost more, and shorter if the memory does not suffice.
+    pub fn limit_waiting(&mut self, write_bytes: u64, max_bytes: u64) {
+        self.cached.limit(WaitingMemory { run_bytes: self.volume_run_bytes.max(write_bytes), max_bytes });
     }
 
     /// Appends the bytes of a batch, as [`PartitionFiles::append_batch`] does.
@@ -313,16 +312,14 @@ impl PartitionFiles {
     }
 
     fn append_piece(&mut self, piece: &BatchPiece, bytes: &[u8]) -> Result<StoredPiece, IoError> {
-        let path = partition_path(&self.dir, piece.partition);
-        let open = match self.files.entry(piece.partition) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(new) => new.insert(OpenFile { file: open_private(&path)?, bytes: 0 }),
+        let file = match self.files.entry(piece.partition) {
+            Entry::Occupied(file) => *file.get(),
+            Entry::Vacant(new) => {
+                let path = partition_path(&self.dir, piece.partition);
+                *new.insert(self.cached.add(open_private(&path)?, path, 0))
+            }
         };
-        let offset = open.bytes;
-        let written = open.file.write_all_at(bytes, offset).during_at(Action::Write, &path, offset);
-        written.map_err(|error| error.needing(bytes.len() as u64))?;
-        open.bytes += bytes.len() as u64;
-        open.write_full_blocks(offset, self.write_bytes);
+        let offset = self.cached.append(file, bytes)?;
         Ok(StoredPiece { partition: piece.partition, sum: piece.sum, offset, bytes: bytes.len() as u64 })
     }
 
@@ -353,18 +350,20 @@ impl PartitionFiles {
 
     /// Bytes in the files.
     pub fn bytes(&self) -> u64 {
-        self.files.values().map(|open| open.bytes).sum()
+        self.files.values().map(|&file| self.cached.bytes(file)).sum()
+    }
+
+    /// Times that the device turned to another file.
+    pub fn runs(&self) -> u64 {
+        self.cached.runs()
     }
 
     /// Makes all batches durable.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn sync(&self) -> Result<()> {
-        for (&partition, open) in &self.files {
-            let path = partition_path(&self.dir, partition);
-            open.file.sync_data().during(Action::Sync, &path)?;
-        }
+    pub fn sync(&mut self) -> Result<()> {
+        self.cached.sync()?;
         let path = self.dir.join(LOG);
         Ok(self.log.sync_data().during(Action::Sync, &path)?)
     }
@@ -376,7 +375,10 @@ impl PartitionFiles {
     pub fn remove_partition(&mut self, partition: u32) -> Result<()> {
         match self.files.remove(&partition) {
             None => Ok(()),
-            Some(_) => remove(&partition_path(&self.dir, partition)),
+            Some(file) => {
+                self.cached.close(file);
+                remove(&partition_path(&self.dir, partition))
+            }
         }
     }
 
@@ -439,26 +441,39 @@ mod tests {
         assert_eq!((files.bytes(), files.complete_chunks()), (7, vec![0]));
     }
 
+    /// No more than the memory waits for the device, and it gets the files in long runs.
     #[test]
     fn the_device_writes_while_batches_arrive() {
-        for write_bytes in [WRITE_BYTES, WRITE_BYTES / 16] {
+        const PARTITIONS: u32 = 4;
+        for (volume_run_bytes, write_bytes) in [(0, 4 << 20), (0, 1 << 18), (4 << 20, 1 << 18)] {
             let dir = tempfile::tempdir().expect("a directory");
-            let mut files = open(dir.path()).with_blocks_of(write_bytes);
-            let blocks = 8;
-            let block = vec![b'x'; write_bytes as usize];
-            for number in 0..blocks {
-                files.append(&batch(0, number, number + 1 == blocks, &[(3, &block)])).expect("appended");
+            let mut files = open(dir.path());
+            let wanted = write_bytes.max(volume_run_bytes);
+            let memory = 3 * wanted;
+            files.volume_run_bytes = volume_run_bytes;
+            files.limit_waiting(write_bytes, memory);
+            let piece = vec![b'x'; (wanted / 8) as usize];
+            let pieces: Vec<(u32, &[u8])> =
+                (0..PARTITIONS).map(|partition| (partition, &piece[..])).collect();
+            let batches = 64;
+            for number in 0..batches {
+                files.append(&batch(0, number, number + 1 == batches, &pieces)).expect("appended");
+                let dirty: u64 = (0..PARTITIONS).map(|partition| dirty_bytes(dir.path(), partition)).sum();
+                assert!(dirty <= memory, "{dirty} bytes wait after {number} batches");
             }
-            let file = File::open(partition_path(dir.path(), 3)).expect("a file");
-            let whole = u64::from(blocks) * write_bytes;
-            // The system alone begins after half a minute, and never in a file system in memory.
-            let is_memory = rustix::fs::fstatfs(&file).expect("a volume").f_type == 0x0102_1994;
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while !is_memory && ascot_io::cached_and_dirty_bytes(&file, 0, whole).1 > 0 {
-                assert!(Instant::now() < deadline, "the device does not write");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            files.sync().expect("synced");
+            let bytes = u64::from(batches * PARTITIONS) * piece.len() as u64;
+            assert_eq!(files.bytes(), bytes);
+            let runs = bytes / files.runs();
+            assert!(runs >= wanted, "runs of {runs} bytes");
         }
+    }
+
+    /// Bytes of the file of a partition that the device does not have; 0 in a file system in memory.
+    fn dirty_bytes(dir: &Path, partition: u32) -> u64 {
+        let file = File::open(partition_path(dir, partition)).expect("a file");
+        let is_memory = rustix::fs::fstatfs(&file).expect("a volume").f_type == 0x0102_1994;
+        if is_memory { 0 } else { ascot_io::cached_and_dirty_bytes(&file, 0, 1 << 40).1 }
     }
 
     #[test]
