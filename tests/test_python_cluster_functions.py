@@ -19,6 +19,7 @@ from ascot import errors
 from ascot.cluster import actors, functions, jobs, manifest
 from ascot.cluster.objects import Stores
 from ascot.cluster.parts import remove_parts
+from ascot.cluster.writer import Writer
 from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of
 
 # The nodes share two processors; other load would make them seem lost.
@@ -219,7 +220,7 @@ def test_what_a_failed_job_has_written_is_removed(disk):
         (disk / "staging" / name).write_text("x")
     with subprocess.Popen(["sh", "-c", "sleep 0.5; touch staging/part-00002"], cwd=disk) as late:
         assert actors.runs(late.pid)
-        writer = actors.Writer("00")
+        writer = Writer("00")
         writer.await_end([late.pid], 0.01)
         assert not (disk / "staging" / "part-00002").exists()
         writer.await_end([late.pid], 20)

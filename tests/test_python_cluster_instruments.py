@@ -154,9 +154,12 @@ def test_a_report_has_stages_nodes_and_series(cluster, disk):
     # All but the first buffers, which are few; no faster than a phase that is shorter than the whole one.
     assert report.bytes / 4 < sum(node.written_bytes for node in mapping.nodes) <= report.bytes * 1.01
     assert mapping.writers_bytes_per_s * mapping.seconds * NODES > report.bytes / 4
+    # The memory of a node holds the runs of three partitions.
+    assert sum(node.appended_bytes for node in mapping.nodes) == pytest.approx(report.bytes, rel=0.01)
+    assert mapping.run_bytes >= 4 * MIB and sorting.run_bytes is None
     assert {"workers", "read", "sort", "write"} <= {stage.name for stage in sorting.stages}
     text = str(report)
-    assert "map and shuffle: writers" in text and "from the first to the last buffer" in text
+    assert "map and shuffle: writers" in text and "from the first to the last buffer, in runs of" in text
     # The samples of all nodes, on the clock of the phases.
     assert len(report.series) == NODES
     for samples in report.series.values():

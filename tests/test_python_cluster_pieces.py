@@ -31,6 +31,7 @@ from ascot.cluster import (
     sampling,
     spills,
 )
+from ascot.cluster.writer import Writer
 from ray_machines import MIB, RECORDS, wait_until
 
 JOB = "ab" * 16
@@ -44,7 +45,7 @@ def writer_with_batches(directory, number=0):
     mapper = _native.ChunkMapper(options, bounds, bytes.fromhex(JOB), 4 * MIB, 200_000)
     mapper.map(manifest.spans_of([(str(directory / "records"), 100_000)], MIB, 100)[0].to_native())
     place = str(directory / f"ascot-cluster-{JOB}" / f"n-{number}")
-    writer = actors.Writer(JOB)
+    writer = Writer(JOB)
     assert writer.open(number, place)[1] is None
     count = mapper.batches([0, 1, 2, 3])
     for at in range(count):
@@ -63,7 +64,7 @@ def test_a_destination_is_removed_although_its_log_is_damaged(tmp_path, content)
     assert len(os.listdir(place)) == 5
     with open(os.path.join(place, "batches"), "wb") as file:
         file.write(content)
-    writer = actors.Writer(JOB)
+    writer = Writer(JOB)
     # A log without bytes is that of a destination without batches.
     assert isinstance(writer.open(0, place)[1], errors.Damaged) == bool(content)
     assert writer.clean([(0, place)]) == (None, None)
@@ -75,7 +76,7 @@ def test_a_directory_that_is_none_of_the_job_stays(tmp_path):
     place.mkdir(parents=True)
     (place / "batches").write_bytes(b"mine")
     (place / "partition-00000").write_bytes(b"mine")
-    assert isinstance(actors.Writer(JOB).remove(0, str(place))[1], errors.Damaged)
+    assert isinstance(Writer(JOB).remove(0, str(place))[1], errors.Damaged)
     assert sorted(os.listdir(place)) == ["batches", "partition-00000"]
 
 

@@ -16,6 +16,7 @@ from ascot import _native, errors
 from ascot.cluster import Settings, actors, fleet, functions, jobs, manifest, memory, transport
 from ascot.cluster.nodes import discover
 from ascot.cluster.settings import LIMITS, USUAL, settings_of
+from ascot.cluster.writer import Writer
 from ray_machines import MIB, RECORDS, assert_same, cluster_sort
 from support import enter_cgroup, memory_cgroup
 
@@ -88,9 +89,13 @@ def writer_bytes(settings):
 @pytest.mark.parametrize(
     "settings",
     [
-        Settings(batch="32MiB"), Settings(write_depth=16), Settings(read_size="16MiB"), Settings(batch="64KiB"),
-        Settings(write_memory="500MiB"), Settings(write_memory="1MiB"),
-    ],  # fmt: skip
+        Settings(batch="32MiB"),
+        Settings(write_depth=16),
+        Settings(read_size="16MiB"),
+        Settings(batch="64KiB"),
+        Settings(write_memory="500MiB"),
+        Settings(write_memory="1MiB"),
+    ],
 )
 def test_buffers_that_a_setting_enlarges_are_in_the_division_of_memory(settings):
     store, given = 80 * MIB, 2000 * MIB
@@ -101,6 +106,38 @@ def test_buffers_that_a_setting_enlarges_are_in_the_division_of_memory(settings)
     mapper = _native.mapper_bytes(shape.chunk_bytes, shape.partitions, settings.read_size)
     assert mapper + 2 * shape.batch_bytes <= shape.sort_bytes
     assert settings.batch is None or shape.batch_bytes == settings.batch
+
+
+def test_only_what_is_pushed_waits_for_disks():
+    given = (10**10, 4, 2000 * MIB, 80 * MIB, 4, 64)
+    pushed, pulled = (memory.shape_of(*given, shuffle=name) for name in ("push", "pull"))
+    assert (pushed.waiting_bytes, pulled.waiting_bytes) == (250 * MIB, 0)
+    assert pulled.workers * pulled.sort_bytes == pushed.workers * pushed.sort_bytes + 250 * MIB
+    # Workers come first.
+    little = memory.shape_of(10**10, 4, 400 * MIB, 80 * MIB, 1, 64)
+    assert little.workers == 1 and memory.WAITING_BYTES_MIN <= little.waiting_bytes < 400 * MIB // 8
+
+
+def test_the_destinations_of_a_node_share_what_may_wait(tmp_path, monkeypatch):
+    limits = {}
+
+    class Files:
+        def __init__(self, directory, job, number):
+            self.number = number
+
+        def complete_chunks(self):
+            return []
+
+        def limit_waiting(self, write_bytes, max_bytes):
+            limits[self.number] = write_bytes, max_bytes
+
+    monkeypatch.setattr(_native, "PartitionFiles", Files)
+    writer = Writer("ab" * 16, shape={"waiting_bytes": 60 * MIB}, settings=Settings(write_size="1MiB"))
+    for number, share in enumerate((60, 30, 20)):
+        assert writer.open(number, str(tmp_path))[1] is None
+        assert limits == dict.fromkeys(range(number + 1), (MIB, share * MIB))
+    Writer("ab" * 16).open(7, str(tmp_path))
+    assert limits[7] == (4 * MIB, memory.WAITING_BYTES_MIN)
 
 
 def test_the_setting_that_needs_more_memory_is_named():

@@ -167,8 +167,10 @@ pub fn await_written(file: &File, offset: u64, bytes: u64) -> io::Result<()> {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            // A file system without such waiting: the sync does all of the work.
-            Some(libc::EINVAL | libc::ENOSYS | libc::ESPIPE | libc::EOPNOTSUPP) => return Ok(()),
+            // No such waiting here.
+            Some(libc::EINVAL | libc::ENOSYS | libc::ESPIPE | libc::EOPNOTSUPP | libc::EPERM) => {
+                return call(State::Device, || file.sync_data());
+            }
             _ => return Err(error),
         }
     }

@@ -196,6 +196,7 @@ impl ChunkMapper {
 #[pyclass(frozen)]
 pub struct PartitionFiles {
     pub(crate) files: SharedFiles,
+    control: Arc<shuffle::WaitingControl>,
 }
 
 #[pymethods]
@@ -204,17 +205,13 @@ impl PartitionFiles {
     fn new(py: Python<'_>, dir: PathBuf, job: JobId, destination: u32) -> PyResult<PartitionFiles> {
         let files =
             py.detach(|| shuffle::PartitionFiles::open(&dir, job, destination)).map_err(Failure::from)?;
-        Ok(PartitionFiles { files: Arc::new(Mutex::new(Some(files))) })
+        let control = files.control();
+        Ok(PartitionFiles { files: Arc::new(Mutex::new(Some(files))), control })
     }
 
     /// Sets what the disk gets of a partition in one run, in the mean, and what waits for the disk at most, bytes.
-    fn limit_waiting(&self, py: Python<'_>, write_bytes: u64, max_bytes: u64) -> PyResult<()> {
-        py.detach(|| {
-            self.with(|files| {
-                files.limit_waiting(write_bytes, max_bytes);
-                Ok(())
-            })
-        })
+    fn limit_waiting(&self, write_bytes: u64, max_bytes: u64) {
+        self.control.limit(write_bytes, max_bytes);
     }
 
     /// Appends a batch; returns whether it is new.
@@ -223,20 +220,20 @@ impl PartitionFiles {
     }
 
     /// The chunks whose batches are all there.
-    fn complete_chunks(&self) -> PyResult<Vec<u32>> {
-        self.with(|files| Ok(files.complete_chunks()))
+    fn complete_chunks(&self, py: Python<'_>) -> PyResult<Vec<u32>> {
+        py.detach(|| self.with(|files| Ok(files.complete_chunks())))
     }
 
     /// Bytes in the files.
     #[getter]
-    fn nbytes(&self) -> PyResult<u64> {
-        self.with(|files| Ok(files.bytes()))
+    fn nbytes(&self, py: Python<'_>) -> PyResult<u64> {
+        py.detach(|| self.with(|files| Ok(files.bytes())))
     }
 
     /// Times that the disk turned to another file.
     #[getter]
-    fn runs(&self, py: Python<'_>) -> PyResult<u64> {
-        py.detach(|| self.with(|files| Ok(files.runs())))
+    fn runs(&self) -> u64 {
+        self.control.runs()
     }
 
     /// Makes all batches durable.
@@ -251,8 +248,11 @@ impl PartitionFiles {
 
     /// Removes all files.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
-        let files = self.files.lock().unpoisoned().take();
-        py.detach(|| files.map_or(Ok(()), shuffle::PartitionFiles::remove)).map_err(Failure::from)?;
+        py.detach(|| {
+            let files = self.files.lock().unpoisoned().take();
+            files.map_or(Ok(()), shuffle::PartitionFiles::remove)
+        })
+        .map_err(Failure::from)?;
         Ok(())
     }
 }

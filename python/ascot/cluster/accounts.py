@@ -38,7 +38,9 @@ class Accounts:
             peaks["writer"] = account["peak"]
             peaks.update(zip(node.workers, workers, strict=True))
             shares.add(node, 0, writing=account["writing"])
-            shares.add_written(node, *account["written"], account.get("runs", 0))
+            size, first_to_last = account["written"]
+            runs = account["runs"]
+            shares.add_written(node, size, first_to_last, (account["bytes"] if runs else 0, runs))
         return silent
 
     def peak(self, nodes: list[Node]) -> int:

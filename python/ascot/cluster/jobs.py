@@ -237,7 +237,7 @@ def start(
         check_memory(nodes, memory)
         objects = any(map(is_url, (output, *options["inputs"])))
         given = (total, len(nodes), memory, store, workers, partitions)
-        shape = shape_of(*given, objects=objects, settings=settings, transport=transport)
+        shape = shape_of(*given, objects=objects, settings=settings, transport=transport, shuffle=shuffle)
         if functions is not None:
             shape = shape.with_functions()
         described = {

@@ -27,8 +27,8 @@ MIB = 1 << 20
 PROCESS_BYTES = 128 * MIB
 # More of it in a worker that uses an object store: the packages of the store, and blocks on their way.
 OBJECTS_BYTES = 64 * MIB
-# What waits for the disks of a node at least, and the share of its memory that it may be. The more waits, the less often
-# disks turn to another file.
+# What waits for the disks of a node at least, and the share of its memory that it may be. The more waits, the less
+# often disks turn to another file.
 WAITING_BYTES_MIN = 8 * MIB
 WAITING_SHARE = 8
 # A worker needs this for a sort and for the smallest chunks.
@@ -99,6 +99,7 @@ def shape_of(
     objects: bool = False,
     settings: Settings = USUAL,
     transport: str = "direct",
+    shuffle: str = "push",
 ) -> Shape:
     """The division of `total` bytes among `nodes` of `memory` bytes, `store` of which are the object store of Ray.
 
@@ -110,7 +111,9 @@ def shape_of(
     (4, True)
     """
     check_partitions(partitions)
-    writer = PROCESS_BYTES + _more_of_a_writer(settings) + size_of(settings.write_memory or WAITING_BYTES_MIN)
+    # What is pulled stays where it was sorted.
+    least = 0 if shuffle == "pull" else size_of(settings.write_memory or WAITING_BYTES_MIN)
+    writer = PROCESS_BYTES + _more_of_a_writer(settings) + least
     free = memory - store - writer
     own = PROCESS_BYTES + OBJECTS_BYTES * objects
     workers = min(workers, free // (own + SHARE_BYTES_MIN))
@@ -124,9 +127,8 @@ def shape_of(
             needed=needed,
         )
     spare = free - workers * (own + SHARE_BYTES_MIN + _more_of_a_worker(settings))
-    waiting = size_of(settings.write_memory or _waiting_bytes(memory, spare))
-    if settings.write_memory is None:
-        free -= waiting - WAITING_BYTES_MIN
+    waiting = least if settings.write_memory or not least else _waiting_bytes(memory, spare)
+    free -= waiting - least
     share = free // workers - own
     everyone = workers * nodes
     wanted = partitions or max(TASKS_PER_WORKER * everyone, -(-total * PARTITION_SHARE // share))

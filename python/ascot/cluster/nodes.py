@@ -16,9 +16,10 @@ from importlib import import_module
 from typing import Any
 
 from ascot import errors
-from ascot.cluster.actors import Worker, Writer
+from ascot.cluster.actors import Worker
 from ascot.cluster.settings import USUAL, Settings
 from ascot.cluster.spills import SpillServer, SpillWorker
+from ascot.cluster.writer import Writer
 
 __all__ = ["START_SECONDS", "Node", "connected", "discover", "load_ray"]
 

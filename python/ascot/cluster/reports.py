@@ -56,7 +56,7 @@ class NodeShare:
     for writers), `memory` (waiting for space in the object store), `writing` (of the writer) and `idle`; those of
     sorting are `sorting` and `idle`. `ended` are the seconds from the beginning of the phase to the end of the node's
     last work. `written_bytes` were written within `written_seconds`, those from the first to the last buffer. While
-    records are mapped and pushed, disks got them in `written_runs` runs, each of one file.
+    records are pushed, writers append `appended_bytes`, which disks get in `written_runs` runs, each of one file.
     """
 
     node: str
@@ -66,6 +66,7 @@ class NodeShare:
     ended: float = 0.0
     written_bytes: int = 0
     written_seconds: float = 0.0
+    appended_bytes: int = 0
     written_runs: int = 0
 
     @property
@@ -146,7 +147,7 @@ class Phase:
     def run_bytes(self) -> float | None:
         """The mean length of the runs in which disks got what was pushed; None in other phases."""
         runs = sum(node.written_runs for node in self.nodes)
-        return self.bytes / runs if runs else None
+        return sum(node.appended_bytes for node in self.nodes) / runs if runs else None
 
     def _worked(self) -> list[NodeShare]:
         return [node for node in self.nodes if node.bytes]

@@ -41,11 +41,11 @@ class Settings:
     - `connections` (64; 1 to 65535): the most connections that a worker has open at a time. With more destinations,
       it closes one before it opens the next.
     - `read_size` (1 MiB; 64 KiB to 64 MiB): what a worker reads and groups at a time.
-    - `write_size` (4 MiB; 64 KiB to 1 GiB): what a disk gets of a partition in one run, in the mean. Runs are longer on
-      a disk whose switches between files cost more, and shorter if `write_memory` does not suffice.
+    - `write_size` (4 MiB; 64 KiB to 1 GiB): what a disk gets of a partition in one run, in the mean. Runs are longer
+      on a disk whose switches between files cost more, and shorter if `write_memory` does not suffice.
     - `write_depth` (4; 1 to 64): the most batches that a writer receives or writes at a time.
-    - `write_memory` (an eighth of the memory, or less if workers need it; 1 MiB to 1 TiB): what waits for the disks of
-      a node at most, of all partitions.
+    - `write_memory` (an eighth of the memory, or less if workers need it; 1 MiB to 1 TiB): what waits for the disks
+      of a node at most, of all partitions.
 
     All but `spare_cores` are those of `shuffle="push"`, and `connections` and `write_depth` those of
     `transport="direct"`. Buffers that a setting enlarges are part of `memory_per_node`. Raises InvalidRequest for a

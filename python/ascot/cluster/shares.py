@@ -31,7 +31,8 @@ class Shares:
     # When the last call of each node ended, and what its writers wrote from the first to the last buffer.
     ended: dict[str, float] = field(default_factory=dict)
     written: dict[str, tuple[int, float]] = field(default_factory=dict)
-    runs: dict[str, int] = field(default_factory=dict)
+    # What its writers appended, and in how many runs disks got it.
+    appended: dict[str, tuple[int, int]] = field(default_factory=dict)
     # The stages of sorts, whose threads are those of workers.
     stages: dict[str, list[float]] = field(default_factory=dict)
 
@@ -44,11 +45,11 @@ class Shares:
         for name, time_taken in seconds.items():
             times[name] = times.get(name, 0.0) + time_taken
 
-    def add_written(self, node: Node, size: int, first_to_last: float, runs: int) -> None:
-        """Adds what the writers of a node wrote, the seconds from the first to the last buffer, and how often disks
-        turned to another file."""
+    def add_written(self, node: Node, size: int, first_to_last: float, appended: tuple[int, int]) -> None:
+        """Adds what the writers of a node wrote, the seconds from the first to the last buffer, the bytes that they
+        appended, and how often disks turned to another file."""
         self.written[node.name] = (size, first_to_last)
-        self.runs[node.name] = runs
+        self.appended[node.name] = appended
 
     def add_passes(self, passes: list[dict[str, Any]], **others: float) -> None:
         """Adds the stages of a sort, and the seconds of what was done with its result."""
@@ -73,7 +74,7 @@ class Shares:
             told["idle"] = max(0.0, elapsed * len(node.workers) - used)
             size, first_to_last = self.written.get(node.name, (0, 0.0))
             own = (self.bytes.get(node.name, 0), len(node.workers), told, self.ended.get(node.name, 0.0))
-            shares.append(NodeShare(node.name, *own, size, first_to_last, self.runs.get(node.name, 0)))
+            shares.append(NodeShare(node.name, *own, size, first_to_last, *self.appended.get(node.name, (0, 0))))
         stages = tuple(self._stages(name, shares, elapsed))
         return Phase(name, elapsed, sum(self.bytes.values()), tuple(shares), stages, self.began - job_began)
 

@@ -37,7 +37,6 @@ from ascot.cluster.actors import (
     SPILLS,
     UNFINISHED,
     Worker,
-    Writer,
     guarded,
     new_file,
     part_bytes,
@@ -49,6 +48,7 @@ from ascot.cluster.actors import (
 )
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
 from ascot.cluster.headers import header_of, with_header
+from ascot.cluster.writer import Writer
 from ascot.errors import AscotError, FileMissing
 
 __all__ = ["SOURCE_BYTES", "Group", "SpillServer", "SpillWorker"]

@@ -7,14 +7,15 @@
 //!
 //! What is appended outlives the process at once, and the power supply after [`CachedFiles::write_all`] and a sync.
 //!
-//! Invariants: what waits never exceeds the memory, except for a single append. Ranges are begun in the order in which
-//! they came. After an error every call returns it: the system reports it only once.
+//! Invariants: what waits never exceeds the memory, except for a part of an append. Ranges are begun in the order in
+//! which they came. After an error of the device every call returns it: the system reports it only once.
 
 use std::collections::VecDeque;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
 use ascot_bowtie::engine::{WaitingMemory, Write, WriteBehind};
@@ -23,10 +24,44 @@ use ascot_io::{Action, During, IoError, Unpoisoned, await_written, begin_writing
 
 use crate::api::Result;
 
-/// Longer appends are written in parts of this size, so that each of them waits for memory.
-const PART_BYTES: usize = 1 << 20;
+/// Longer appends are written in parts of this size, or of a share of the memory, so that each of them waits for memory.
+const PART_BYTES: u64 = 1 << 20;
+const PART_SHARE: u64 = 16;
+const MIN_PART_BYTES: u64 = 4096;
+/// The device gets longer ranges in several, so that none of them takes long.
+const RANGE_BYTES: u64 = 16 << 20;
 /// Ranges that the device has at a time: the one it writes, and those that follow.
 const BEGUN_MAX: usize = 4;
+
+/// The limits of what waits for the device, and what came of them. Neither waits while a batch is appended.
+#[derive(Debug, Default)]
+pub struct WaitingControl {
+    /// New limits, which hold from the next batch on: the least mean length of runs, and the most that waits, bytes.
+    limits: Mutex<Option<(u64, u64)>>,
+    runs: AtomicU64,
+}
+
+impl WaitingControl {
+    /// Sets the least mean length of the runs in which the device gets the files, and what waits for it at most, bytes.
+    /// Runs are longer on a volume whose switches cost more, and shorter if the memory does not suffice.
+    pub fn limit(&self, write_bytes: u64, max_bytes: u64) {
+        *self.limits.lock().unpoisoned() = Some((write_bytes, max_bytes));
+    }
+
+    /// Times that the device turned to another file.
+    pub fn runs(&self) -> u64 {
+        self.runs.load(Relaxed)
+    }
+
+    /// The limits, if they are new.
+    pub(super) fn changed(&self) -> Option<(u64, u64)> {
+        self.limits.lock().unpoisoned().take()
+    }
+
+    pub(super) fn note_runs(&self, runs: u64) {
+        self.runs.store(runs, Relaxed);
+    }
+}
 
 /// Files that are appended to.
 pub(super) struct CachedFiles {
@@ -34,6 +69,7 @@ pub(super) struct CachedFiles {
     /// None: closed.
     files: Vec<Option<OpenFile>>,
     device: DeviceWriter,
+    part_bytes: usize,
 }
 
 struct OpenFile {
@@ -48,16 +84,15 @@ impl CachedFiles {
     /// # Errors
     /// That of the system if it refuses a thread.
     pub fn new(limits: WaitingMemory) -> Result<CachedFiles> {
-        Ok(CachedFiles {
-            behind: WriteBehind::new(limits),
-            files: Vec::new(),
-            device: DeviceWriter::start()?,
-        })
+        let behind = WriteBehind::new(limits);
+        let device = DeviceWriter::start()?;
+        Ok(CachedFiles { behind, files: Vec::new(), device, part_bytes: part_bytes(limits) })
     }
 
-    /// Sets other limits.
+    /// Sets other limits. They hold from the next append on.
     pub fn limit(&mut self, limits: WaitingMemory) {
         self.behind.limit(limits);
+        self.part_bytes = part_bytes(limits);
     }
 
     /// Adds a file of which `bytes` are kept. Returns its number.
@@ -73,9 +108,12 @@ impl CachedFiles {
     /// these.
     pub fn append(&mut self, file: usize, bytes: &[u8]) -> Result<u64, IoError> {
         let start = self.bytes(file);
-        for part in bytes.chunks(PART_BYTES) {
+        for part in bytes.chunks(self.part_bytes) {
             self.make_room(part.len() as u64)?;
-            let Some(OpenFile { file: open, path, bytes: end }) = &mut self.files[file] else { break };
+            let Some(OpenFile { file: open, path, bytes: end }) = &mut self.files[file] else {
+                let what = "a file is appended to that was closed";
+                return Err(IoError::Misuse { path: PathBuf::new(), offset: start, what });
+            };
             let written = open.write_all_at(part, *end).during_at(Action::Write, path, *end);
             written.map_err(|error| error.needing(part.len() as u64))?;
             *end += part.len() as u64;
@@ -108,7 +146,8 @@ impl CachedFiles {
             self.behind.written(self.device.wait()?);
         }
         for OpenFile { file, path, .. } in self.files.iter().flatten() {
-            file.sync_data().during(Action::Sync, path)?;
+            let synced = file.sync_data().during(Action::Sync, path);
+            synced.inspect_err(|error| self.device.fail(error))?;
         }
         Ok(())
     }
@@ -133,9 +172,22 @@ impl CachedFiles {
 
     fn begin(&mut self, Write { output, range }: Write) {
         if let Some(OpenFile { file, path, .. }) = &self.files[output] {
-            self.device.write(FileRange { file: Arc::clone(file), path: path.clone(), range });
+            let mut start = range.start;
+            while start < range.end {
+                let end = range.end.min(start + RANGE_BYTES);
+                self.device.write(FileRange {
+                    file: Arc::clone(file),
+                    path: path.clone(),
+                    range: start..end,
+                });
+                start = end;
+            }
         }
     }
+}
+
+fn part_bytes(limits: WaitingMemory) -> usize {
+    PART_BYTES.min(limits.max_bytes / PART_SHARE).max(MIN_PART_BYTES) as usize
 }
 
 /// A range of a file.
@@ -151,7 +203,8 @@ impl FileRange {
     }
 
     fn is_followed_by(&self, next: &FileRange) -> bool {
-        Arc::ptr_eq(&self.file, &next.file) && self.range.end == next.range.start
+        let is_adjacent = Arc::ptr_eq(&self.file, &next.file) && self.range.end == next.range.start;
+        is_adjacent && self.bytes() + next.bytes() <= RANGE_BYTES
     }
 
     fn begin(&self) {
@@ -205,6 +258,11 @@ impl DeviceWriter {
             None => state.queue.push_back(range),
         }
         self.shared.changed.notify_all();
+    }
+
+    /// Keeps an error of the device, if it is the first.
+    fn fail(&self, error: &IoError) {
+        self.shared.lock().failed.get_or_insert_with(|| error.clone());
     }
 
     /// Bytes written since the last call.

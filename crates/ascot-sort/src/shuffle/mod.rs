@@ -47,6 +47,7 @@ pub mod spilled_chunks;
 
 pub use batch::{BatchNumber, JobId};
 pub use bounds::{Bounds, SortPosition};
+pub use cached_files::WaitingControl;
 pub use check_inputs::{CheckedFile, CheckedInputs, check_inputs};
 pub use chunk_mapper::{ChunkMapper, MappedChunk};
 pub use chunk_reader::{ChunkSpan, read_chunk};

@@ -21,6 +21,7 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ascot_bowtie::engine::WaitingMemory;
@@ -29,7 +30,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::batch::{BATCHES_MAX, Batch, BatchNumber, BatchPiece, JobId};
-use super::cached_files::CachedFiles;
+use super::cached_files::{CachedFiles, WaitingControl};
 use super::entries::Entries;
 use super::received::Received;
 use crate::api::{Result, SortError};
@@ -69,6 +70,7 @@ pub struct PartitionFiles {
     chunks: BTreeMap<u32, Received>,
     /// The length of run that the volume needs, bytes.
     volume_run_bytes: u64,
+    control: Arc<WaitingControl>,
 }
 
 /// A piece in a file of a partition.
@@ -267,13 +269,24 @@ impl PartitionFiles {
             }
         }
         let dir = dir.to_path_buf();
-        Ok(PartitionFiles { dir, job, destination, log, log_bytes, files, cached, chunks, volume_run_bytes })
+        let control = Arc::default();
+        Ok(PartitionFiles {
+            dir,
+            job,
+            destination,
+            log,
+            log_bytes,
+            files,
+            cached,
+            chunks,
+            volume_run_bytes,
+            control,
+        })
     }
 
-    /// Sets the least mean length of the runs in which the device gets the files, and what waits for it at most, bytes.
-    /// Runs are longer on a volume whose switches cost more, and shorter if the memory does not suffice.
-    pub fn limit_waiting(&mut self, write_bytes: u64, max_bytes: u64) {
-        self.cached.limit(WaitingMemory { run_bytes: self.volume_run_bytes.max(write_bytes), max_bytes });
+    /// What sets the limits of what waits for the device.
+    pub fn control(&self) -> Arc<WaitingControl> {
+        Arc::clone(&self.control)
     }
 
     /// Appends the bytes of a batch, as [`PartitionFiles::append_batch`] does.
@@ -295,6 +308,10 @@ impl PartitionFiles {
         if batch.job != self.job || batch.number.destination != self.destination {
             return Err(damaged(&path, self.log_bytes, "a batch is for another destination").into());
         }
+        if let Some((write_bytes, max_bytes)) = self.control.changed() {
+            let run_bytes = self.volume_run_bytes.max(write_bytes);
+            self.cached.limit(WaitingMemory { run_bytes, max_bytes });
+        }
         let received = self.chunks.get(&batch.number.chunk).copied().unwrap_or_default();
         if received.has(batch.number) {
             return Ok(false);
@@ -308,6 +325,7 @@ impl PartitionFiles {
         }
         self.log_batch(&path, batch.number, &stored)?;
         self.chunks.entry(batch.number.chunk).or_default().note(batch.number);
+        self.control.note_runs(self.cached.runs());
         Ok(true)
     }
 
@@ -353,17 +371,13 @@ impl PartitionFiles {
         self.files.values().map(|&file| self.cached.bytes(file)).sum()
     }
 
-    /// Times that the device turned to another file.
-    pub fn runs(&self) -> u64 {
-        self.cached.runs()
-    }
-
     /// Makes all batches durable.
     ///
     /// # Errors
     /// Those of the file system.
     pub fn sync(&mut self) -> Result<()> {
         self.cached.sync()?;
+        self.control.note_runs(self.cached.runs());
         let path = self.dir.join(LOG);
         Ok(self.log.sync_data().during(Action::Sync, &path)?)
     }
@@ -451,7 +465,7 @@ mod tests {
             let wanted = write_bytes.max(volume_run_bytes);
             let memory = 3 * wanted;
             files.volume_run_bytes = volume_run_bytes;
-            files.limit_waiting(write_bytes, memory);
+            files.control().limit(write_bytes, memory);
             let piece = vec![b'x'; (wanted / 8) as usize];
             let pieces: Vec<(u32, &[u8])> =
                 (0..PARTITIONS).map(|partition| (partition, &piece[..])).collect();
@@ -464,7 +478,7 @@ mod tests {
             files.sync().expect("synced");
             let bytes = u64::from(batches * PARTITIONS) * piece.len() as u64;
             assert_eq!(files.bytes(), bytes);
-            let runs = bytes / files.runs();
+            let runs = bytes / files.control().runs();
             assert!(runs >= wanted, "runs of {runs} bytes");
         }
     }
