@@ -202,8 +202,8 @@ pub(crate) const WAITING_BLOCKS: u32 = 16;
 pub(crate) const WRITE_AHEAD_SHARE: u64 = 16;
 pub(crate) const WRITE_AHEAD_BYTES: u64 = 4 << 20;
 
-/// So much may wait even where runs need less: appends go on while the device is slow for a moment. It is written within
-/// two seconds at 150 MB/s, the rate of a rotating disk, so that the end does not take long.
+/// So much may wait even where runs need less: appends go on while the device is slow for a moment. It is written
+/// within two seconds at 150 MB/s, the rate of a rotating disk, so that the end does not take long.
 /// Measured on a sort of 4 GB on four nodes of one machine: with 12 MiB, a sixteenth of it in flight, the mapping took
 /// 8.4 s, and with this 7.3 s.
 pub(crate) const SLACK_BYTES: u64 = 256 << 20;

@@ -30,8 +30,8 @@ const MIN_BLOCK_BYTES: u64 = 4096;
 pub struct WaitingMemory {
     /// The mean length of a run that the device needs, bytes: as soon as outputs hold enough for it, the device works.
     pub run_bytes: u64,
-    /// The most bytes that wait. Runs are shorter where they do not suffice, and longer if the device does not follow; a
-    /// device that does not follow is given no more of them than it writes within a short time.
+    /// The most bytes that wait. Runs are shorter where they do not suffice. If the device does not follow, runs are
+    /// longer, but no more waits than it writes within a short time.
     pub max_bytes: u64,
 }
 

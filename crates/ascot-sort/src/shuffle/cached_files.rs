@@ -5,7 +5,7 @@
 //!              WriteBehind says which      a thread of its own
 //! ```
 //!
-//! What is appended outlives the process at once, and the power supply after [`CachedFiles::write_all`] and a sync.
+//! What is appended outlives the process at once, and the power supply after [`CachedFiles::sync`].
 //!
 //! Invariants: what waits never exceeds the memory, except for a part of an append. Ranges are begun in the order in
 //! which they came. After an error of the device every call returns it: the system reports it only once.
@@ -24,7 +24,7 @@ use ascot_io::{Action, During, IoError, Unpoisoned, await_written, begin_writing
 
 use crate::api::Result;
 
-/// Longer appends are written in parts of this size, or of a share of the memory, so that each of them waits for memory.
+/// Longer appends are written in parts of this size, or of a share of the memory, so that each part waits for memory.
 const PART_BYTES: u64 = 1 << 20;
 const PART_SHARE: u64 = 16;
 const MIN_PART_BYTES: u64 = 4096;
@@ -104,8 +104,8 @@ impl CachedFiles {
     /// Appends to a file. Returns the offset.
     ///
     /// # Errors
-    /// Those of the file system, also of earlier writes. The file may have some of the bytes then, and later ones follow
-    /// these.
+    /// Those of the file system, also of earlier writes. The file may have some of the bytes then, and later ones
+    /// follow these.
     pub fn append(&mut self, file: usize, bytes: &[u8]) -> Result<u64, IoError> {
         let start = self.bytes(file);
         for part in bytes.chunks(self.part_bytes) {

@@ -10,7 +10,7 @@
 //!
 //! A batch is appended to the files first and to the log then. A log that ends within an entry is cut there; the bytes
 //! that the lost entry named are overwritten. The device gets the bytes in runs that its switches need
-//! ([`cached_files`](super::cached_files)).
+//! (`cached_files.rs`).
 //!
 //! Invariants: one process writes to a destination at a time. A batch counts once, however often it arrives. Only files
 //! that the log of this job names are read or removed. Memory grows by a few words for each chunk, not with the bytes;
