@@ -11,9 +11,11 @@ import cluster_at_scale
 import pytest
 import virtual_ray
 from ascot import errors
-from ascot.cluster import actors, chunks, fleet, memory
+from ascot.cluster import chunks, fleet, memory
+from ascot.cluster.actors import Worker
 from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.settings import USUAL
+from ascot.cluster.writer import Writer
 from batch_writer import BatchWriter, send_from_process
 from support import ROOT
 
@@ -150,9 +152,9 @@ def test_files_are_removed_from_excluded_nodes_that_are_alive(disk, monkeypatch)
     assert sorted(cleaned) == [0, 1, 3]
 
 
-@pytest.mark.parametrize("kind", ["Worker", "Writer"])
-def test_virtual_actors_have_the_calls_of_real_ones(kind):
-    real, virtual = getattr(actors, kind), getattr(virtual_ray, f"Virtual{kind}")
+@pytest.mark.parametrize("real", [Worker, Writer])
+def test_virtual_actors_have_the_calls_of_real_ones(real):
+    virtual = getattr(virtual_ray, f"Virtual{real.__name__}")
     called = [name for name in vars(virtual) if not name.startswith("_") and name != "seconds"]
     assert called
     for name in called:

@@ -4,7 +4,9 @@ with the size of the input without a step at the size of the memory."""
 import json
 import random
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 
 import pytest
 from layouts import BY_NAME
@@ -198,15 +200,14 @@ def test_a_resumed_job_reads_again_chunks_of_several_inputs(flags, header, memor
     # The merge takes so little time that it may end before it is stopped; then a copy of the job is resumed.
     for _ in range(50):
         job = start("sort", "--resume", kept, "--memory", memory)
-        try:
+        with suppress(AssertionError):
             stop_where(job, disk, lambda manifest: manifest["output"] is not None)
+        kill(job)
+        if job.returncode != 0:
             break
-        except AssertionError:
-            assert job.returncode == 0
-            (disk / "out").unlink()
-            shutil.copytree(disk / "copy", kept)
-    kill(job)
-    assert job.returncode != 0
+        (disk / "out").unlink()
+        shutil.copytree(disk / "copy", kept)
+    assert job.returncode == -signal.SIGKILL
     run("sort", "--resume", kept, "--memory", memory)
     right = header + "".join(sorted(row for some in rows for row in some))
     assert (disk / "out").read_bytes() == right.encode()

@@ -296,7 +296,7 @@ class VirtualWriter:
         return None, None
 
     def account(self):
-        return {"writing": 1.0, "bytes": 0, "peak": 1 << 27, "written": (0, 0.0)}
+        return {"writing": 1.0, "bytes": 0, "peak": 1 << 27, "written": (0, 0.0), "runs": 0}
 
     def begin(self, processes):
         return None
