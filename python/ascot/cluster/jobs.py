@@ -6,6 +6,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from io import BufferedReader
 from time import monotonic
@@ -237,15 +238,13 @@ def start(
         check_memory(nodes, memory)
         objects = any(map(is_url, (output, *options["inputs"])))
         given = (total, len(nodes), memory, store, workers, partitions)
-        shape = shape_of(*given, objects=objects, settings=settings, transport=transport, shuffle=shuffle)
-        if functions is not None:
-            shape = shape.with_functions()
+        division = partial(_division, given, objects, settings, transport, functions is not None)
         described = {
             "kind": "sort" if functions is None else "map_reduce",
             **_names(options, output, found, functions is not None),
             "record_bytes": record,
             "memory_per_node": memory,
-            "shape": shape.to_json(),
+            "shape": division(shuffle),
             "settings": settings.to_json(),
             "uniform": uniform,
             "views": views,
@@ -256,9 +255,23 @@ def start(
         }
         if shuffle == "auto":
             described |= _chosen_shuffle(described, len(nodes), functions, stores)
+            described["shape"] = division(described["shuffle"])
         opened = JobDirectory.create(directory, described)
         attempt = Attempt(ray, nodes, opened, described, Progress(), packed, request.progress, began, is_kept, stores)
         return _run(attempt)
+
+
+def _division(
+    given: tuple[int, int, int, int, int, int | None],
+    objects: bool,
+    settings: Settings,
+    transport: str,
+    has_functions: bool,
+    shuffle: str,
+) -> dict[str, Any]:
+    """The division of the memory of a node, and of the input, as plain values."""
+    shape = shape_of(*given, objects=objects, settings=settings, transport=transport, shuffle=shuffle)
+    return (shape.with_functions() if has_functions else shape).to_json()
 
 
 def _packed(functions: Functions) -> bytes:

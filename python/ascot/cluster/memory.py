@@ -186,7 +186,7 @@ def _chunk_bytes(wanted: int, share: int, partitions: int, settings: Settings) -
             raise MemoryLimit(
                 f"{bytes_text(max(0, share))} of memory for each worker are too little for {partitions} partitions: "
                 f"a chunk needs {bytes_text(needed)}\n  give more (memory_per_node=), or fewer workers "
-                f"(workers_per_node=){_or_less_of(settings, 'batch', 'read_size')}",
+                f"(workers_per_node=){_or_less_of(settings, 'batch', 'read_size', 'write_memory')}",
                 given=share,
                 needed=needed,
             )

@@ -124,9 +124,9 @@ impl WriteBehind {
         self.cap = self.limits.max_bytes.min(self.memory.saturating_mul(2).max(SLACK_BYTES));
         let block =
             self.memory / (outputs.max(1) * u64::from(WAITING_BLOCKS)) / MIN_BLOCK_BYTES * MIN_BLOCK_BYTES;
-        self.block = block.max(MIN_BLOCK_BYTES);
-        for output in 0..self.outputs.len() {
-            self.count_full(output);
+        let before = std::mem::replace(&mut self.block, block.max(MIN_BLOCK_BYTES));
+        if self.block != before {
+            (0..self.outputs.len()).for_each(|output| self.count_full(output));
         }
     }
 

@@ -115,7 +115,7 @@ impl CachedFiles {
                 return Err(IoError::Misuse { path: PathBuf::new(), offset: start, what });
             };
             let written = open.write_all_at(part, *end).during_at(Action::Write, path, *end);
-            written.map_err(|error| error.needing(part.len() as u64))?;
+            written.map_err(|error| error.needing(start + bytes.len() as u64 - *end))?;
             *end += part.len() as u64;
             self.behind.append(file, part.len() as u64);
         }
