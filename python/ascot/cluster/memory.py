@@ -169,7 +169,8 @@ def _more_of_a_writer(settings: Settings) -> int:
 
 
 def _more_of_a_worker(settings: Settings) -> int:
-    """Bytes of the buffers of a worker beyond the usual ones: its batches, and what it reads and groups at a time."""
+    """Bytes of the buffers of a worker beyond the usual ones: its batches, and what it reads and groups at a time,
+    which takes up to nine times the size of a read."""
     return 2 * size_of(settings.batch or 0) + 9 * max(0, size_of(settings.read_size) - size_of(USUAL.read_size))
 
 

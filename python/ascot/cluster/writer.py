@@ -109,6 +109,8 @@ class Writer:
 
         def removed() -> None:
             files = self._open.pop(number, None)
+            if files is not None:
+                self._runs -= files.runs
             try:
                 if files is None and _is_destination(directory):
                     files = _native.PartitionFiles(directory, self._job, number)
@@ -160,8 +162,8 @@ class Writer:
         with self._lock:
             told: dict[str, Any] = {"writing": self._writing, "bytes": self._bytes, "peak": self._peaks.bytes}
             told["written"] = self._written.told() if self._bytes else by_workers
-            runs = sum(files.runs for files in self._open.values())
-            told["runs"], self._runs = max(0, runs - self._runs), runs
+            until_now = sum(files.runs for files in self._open.values())
+            told["runs"], self._runs = until_now - self._runs, until_now
             self._writing, self._bytes, self._written = 0.0, 0, Written()
         return told
 

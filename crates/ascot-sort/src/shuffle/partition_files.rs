@@ -46,9 +46,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(50);
 /// The log is read in blocks of this size: it grows with the chunks of the job.
 const LOG_BUFFER_BYTES: usize = 1 << 20;
 /// The least mean length of the runs in which the device gets the files, bytes, unless a job has another.
-pub const WRITE_BYTES: u64 = 4 << 20;
-/// What waits for the device at most, bytes, unless a job says another: twice the runs of four partitions.
-pub const WAITING_BYTES: u64 = 32 << 20;
+const WRITE_BYTES: u64 = 4 << 20;
+/// What waits for the device at most, bytes, unless a job has another: on flash, what the runs of 14 partitions need.
+const WAITING_BYTES: u64 = 32 << 20;
 /// Switches may take this share of the time of writing.
 const SWITCH_SHARE: f64 = 0.05;
 /// Length and checksum before an entry.
@@ -97,7 +97,8 @@ fn damaged(path: &Path, offset: u64, what: &'static str) -> IoError {
     IoError::Corrupt { path: path.to_path_buf(), offset, block: 0, what }
 }
 
-/// The length of run that the volume of a directory needs, bytes.
+/// The length of run that the volume of a directory needs, bytes, by the cost of a switch between two files: how many
+/// partitions there will be is not known yet.
 fn run_bytes_of(dir: &Path) -> u64 {
     let volume = volumes_of(dir).0.and_then(|volumes| volumes.volume);
     volume.map_or(0, |volume| volume.run_bytes(SWITCH_SHARE, 2.0) as u64)
