@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import ascot
 import ascot.cluster
@@ -20,7 +21,7 @@ from ascot.cluster import actors, functions, jobs, manifest
 from ascot.cluster.objects import Stores
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.writer import Writer
-from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of
+from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of, wait_until
 
 # The nodes share two processors; other load would make them seem lost.
 pytestmark = pytest.mark.cluster
@@ -227,6 +228,23 @@ def test_what_a_failed_job_has_written_is_removed(disk):
         assert not actors.runs(late.pid)
         remove_parts(str(disk / "staging"), Stores())
     assert os.listdir(disk) == []
+
+
+def test_a_process_runs_until_its_last_thread_has_ended():
+    exit_of_a_thread = 60 if os.uname().machine == "x86_64" else 93
+    program = f"""if True:
+        import ctypes, threading
+        threading.Thread(target=input).start()
+        print(flush=True)
+        ctypes.CDLL(None).syscall({exit_of_a_thread}, 0)
+    """
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as made:
+        made.stdout.readline()
+        wait_until(lambda: " Z " in Path(f"/proc/{made.pid}/stat").read_text())
+        assert actors.runs(made.pid)
+        made.kill()
+        wait_until(lambda: not actors.runs(made.pid))
 
 
 def test_an_exception_of_map_names_the_record(cluster, disk):

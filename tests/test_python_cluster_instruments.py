@@ -65,6 +65,28 @@ def test_a_sample_has_what_workers_do():
             one.wait()
 
 
+def test_the_last_sample_has_what_was_done_just_before(disk):
+    program = "import sys; out = open(sys.argv[1], 'wb', 0); print(flush=True); input(); out.write(bytes(8 << 20))"
+    words = [sys.executable, "-c", program + "; print(flush=True); input()", disk / "written"]
+    made = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    made.stdout.readline()
+    sampler = sampling.Sampler("127.0.0.1")
+    try:
+        sampler.begin([made.pid])
+        [(began, *_)] = sampler.taken()[1]
+        made.stdin.write("\n")
+        made.stdin.flush()
+        made.stdout.readline()
+        time.sleep(2 * sampling.SHORTEST_SECONDS)
+        [(ended, *values)] = sampler.taken(is_last=True)[1]
+        rate = dict(zip(series.COLUMNS, values, strict=True))["job_written_bytes_per_s"]
+        assert 8 * MIB <= round(rate * (ended - began)) < 9 * MIB
+    finally:
+        sampler.stop()
+        made.kill()
+        made.wait()
+
+
 def test_writers_count_from_their_first_to_their_last_buffer(disk):
     program = """if True:
         import os, sys, time

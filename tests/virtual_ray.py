@@ -301,7 +301,7 @@ class VirtualWriter:
     def begin(self, processes):
         return None
 
-    def samples(self, processes):
+    def samples(self, processes, is_last=False):
         return 0.0, [], {}
 
     def seconds(self, name, arguments):

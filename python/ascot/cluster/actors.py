@@ -123,12 +123,18 @@ class Peaks:
 
 
 def runs(process: int) -> bool:
-    """Whether a process of this machine runs: it is there, and not only its exit status."""
+    """Whether a process of this machine runs: one of its threads is there, and not only its exit status.
+
+    When a process is killed, its first thread may end before others that are within a system call. They still make
+    files, and hold locks.
+    """
     try:
         with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+            state, *others = file.read().rpartition(")")[2].split()
     except OSError:
         return False
+    threads = int(others[16])
+    return state != "X" and (state != "Z" or threads > 1)
 
 
 def remove_files(directory: str, pattern: str) -> None:

@@ -23,6 +23,8 @@ __all__ = ["Sampler", "Written", "doing"]
 SAMPLE_SECONDS = 1.0
 # Looks at the states of workers for each sample.
 LOOKS = 8
+# Processors have ticks of this length, and nothing shorter has a share of them.
+SHORTEST_SECONDS = 0.01
 SAMPLES_KEPT = 256
 # A process without processor time for so long may be stopped; one of Ray uses some all the time.
 STILL_SECONDS = 3.0
@@ -217,11 +219,13 @@ class Sampler:
                 if number not in self._workers:
                     self._workers[number] = Process(number)
 
-    def taken(self) -> tuple[float, list[list[float]]]:
-        """The samples since the last call, each the time at which it ended and its columns, the last one up to this
-        moment; and the time of this moment, by the clock of the node."""
+    def taken(self, is_last: bool = False) -> tuple[float, list[list[float]]]:
+        """The samples since the last call, each the time at which it ended and its columns; and the time of this
+        moment, by the clock of the node. The last sample ends now, unless it would be too short for a rate. `is_last`
+        has it nevertheless: only the work of the last hundredth of a second is missing."""
+        least = SHORTEST_SECONDS if is_last else SAMPLE_SECONDS / LOOKS
         with self._lock:
-            if monotonic() - self._sampled >= SAMPLE_SECONDS / LOOKS:
+            if monotonic() - self._sampled >= least:
                 self._sample()
             rows = self._series.rows()
             self._series = Series(SAMPLES_KEPT)

@@ -43,6 +43,8 @@ EVERY_SECONDS = 1.0
 FIRST_SECONDS = 0.125
 WRITING_SHARE = 0.05
 ANSWER_SECONDS = 0.3
+# The end of a job waits longer: what is not there then is not in the report.
+LAST_ANSWER_SECONDS = 2.0
 # A node that has not answered for so long is silent.
 SILENT_SECONDS = 5.0
 # A process that has not answered, or has not run, for so long may hang, and the driver looks at it.
@@ -151,10 +153,10 @@ class Watch:
 
     def last_series(self) -> dict[str, Series]:
         """The samples of all nodes up to this moment."""
-        # A sample that was asked for before this moment may be on its way.
+        # Samples that were asked for before this moment may be on their way, and end before it.
         for _ in range(2):
             with suppress(Exception):
-                self._collect()
+                self._collect(LAST_ANSWER_SECONDS, is_last=True)
         return self.series
 
     def event(self, text: str) -> None:
@@ -243,27 +245,27 @@ class Watch:
             every = min(2 * every, EVERY_SECONDS)
             pause = max(every - (collected - began), (time.monotonic() - collected) / WRITING_SHARE)
 
-    def _collect(self) -> None:
-        """Takes in the samples that have arrived, and asks for the next ones."""
+    def _collect(self, seconds: float = ANSWER_SECONDS, is_last: bool = False) -> None:
+        """Asks for samples, and takes in those that arrive within so long. The last ones end at this moment."""
         with self._collecting:
-            self._ask_nodes()
-            self._take_answers()
+            self._ask_nodes(is_last)
+            self._take_answers(seconds)
 
-    def _ask_nodes(self) -> None:
+    def _ask_nodes(self, is_last: bool) -> None:
         for node in list(self._fleet.nodes):
             writer = node.writer
             if writer is not None and node.name not in self._calls:
-                self._calls[node.name] = node, writer, writer.samples.remote(list(node.processes))
+                self._calls[node.name] = node, writer, writer.samples.remote(list(node.processes), is_last)
         # A writer that was replaced because it hung may never answer.
         for name, (node, writer, _) in list(self._calls.items()):
             if node.writer is not writer:
                 del self._calls[name]
 
-    def _take_answers(self) -> None:
+    def _take_answers(self, seconds: float) -> None:
         if not self._calls:
             return
         waiting = [call for _, _, call in self._calls.values()]
-        ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=ANSWER_SECONDS)
+        ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=seconds)
         for name, (node, _, call) in list(self._calls.items()):
             if call not in ready:
                 continue

@@ -180,11 +180,13 @@ class Writer:
         """Samples what these processes do from this moment on."""
         self._sampler.begin(processes)
 
-    def samples(self, processes: list[int]) -> tuple[float, list[list[float]], dict[int, float]]:
+    def samples(
+        self, processes: list[int], is_last: bool = False
+    ) -> tuple[float, list[list[float]], dict[int, float]]:
         """The time of this moment and the samples since the last call, and which processes have not run for how many
-        seconds. Those to come are also of these processes."""
+        seconds. Those to come are also of these processes. If it is the last call, the samples end at this moment."""
         self._sampler.watch(processes)
-        return *self._sampler.taken(), self._sampler.still()
+        return *self._sampler.taken(is_last), self._sampler.still()
 
 
 def _is_destination(directory: str) -> bool:
