@@ -1,13 +1,14 @@
 //! How close the schedules come to their formulas: one line for each of a grid of shapes.
 //!
 //! ```text
-//!   every_shape [SIZES [SHARES [ALGORITHMS [BLOCKS]]]]
+//!   every_shape [SIZES [SHARES [ALGORITHMS [BLOCKS [MEMORIES]]]]]
 //!   every_shape 1,2,3,5,8,13 0.2,0.5,0.8 best
 //! ```
 //!
 //! SIZES: numbers of files on either side, 0 included. SHARES: shares of reading in the bytes that move. ALGORITHMS:
 //! `best`, the best one for each shape, `all` that fit it, or `chosen`, the one that is chosen by simulation. BLOCKS:
-//! blocks of memory for each file.
+//! blocks of memory for each file. MEMORIES: memories of data that are measured, after the four of the beginning; nine,
+//! or 400 runs if these are more.
 //!
 //! A line holds the shape, the scheme, and the mean run at equal rates as a share of the formula (of the best scheme,
 //! if another one is chosen); the mean run as a share of that if rates vary by half at every block; and the mean run as
@@ -33,26 +34,27 @@ fn memory_blocks(shape: Shape, blocks: Option<u32>) -> u32 {
     blocks.map_or(usual, |blocks| blocks.saturating_mul(streams))
 }
 
-fn setup(scheme: Scheme, skew: &Skew, memory_blocks: u32) -> Setup {
+fn setup(scheme: Scheme, skew: &Skew, memory_blocks: u32, memories: Option<u64>) -> Setup {
     let run = scheme.run_length(f64::from(memory_blocks));
     let memory = u64::from(memory_blocks);
+    let usual = 5 * memory + (8 * memory).max((RUNS * run) as u64);
     Setup {
         scheme,
         memory_blocks,
-        total_blocks: 5 * memory + (8 * memory).max((RUNS * run) as u64),
+        total_blocks: memories.map_or(usual, |memories| (4 + memories) * memory),
         input_skew: skew.clone(),
         output_skew: skew.clone(),
         seed: 1,
     }
 }
 
-fn line(by_formula: &Scheme, blocks: Option<u32>, is_chosen: bool) -> String {
+fn line(by_formula: &Scheme, blocks: Option<u32>, memories: Option<u64>, is_chosen: bool) -> String {
     let shape = by_formula.shape;
     let memory_blocks = memory_blocks(shape, blocks);
     let scheme = if is_chosen { best_scheme(shape, memory_blocks) } else { *by_formula };
     let formula = by_formula.run_length(f64::from(memory_blocks));
     let run = |skew: Skew| {
-        let setup = setup(scheme, &skew, memory_blocks);
+        let setup = setup(scheme, &skew, memory_blocks, memories);
         let held = |outcome: &ascot_bowtie::simulate::Outcome| outcome.peak_blocks <= setup.memory_blocks;
         match simulate(&setup, false) {
             Ok(outcome) if held(&outcome) => outcome.run_length() / formula,
@@ -108,10 +110,13 @@ fn main() -> ExitCode {
     let sizes = numbers::<u32>(&argument(0, "0,1,2,3,4,5,7,8,11,13,16,23,32"));
     let shares = numbers::<f64>(&argument(1, "0.2,0.5,0.8"));
     let (Some(sizes), Some(shares)) = (sizes, shares) else {
-        eprintln!("every_shape [SIZES [SHARES [best|all|chosen [BLOCKS]]]]: numbers with commas between");
+        eprintln!(
+            "every_shape [SIZES [SHARES [best|all|chosen [BLOCKS [MEMORIES]]]]]: numbers with commas between"
+        );
         return ExitCode::from(2);
     };
     let blocks = arguments.get(3).and_then(|text| text.parse().ok());
+    let memories = arguments.get(4).and_then(|text| text.parse().ok());
     let algorithms = argument(2, "best");
     let schemes = schemes(&sizes, &shares, algorithms == "all");
     let next = AtomicUsize::new(0);
@@ -120,7 +125,7 @@ fn main() -> ExitCode {
         for _ in 0..2 {
             scope.spawn(|| {
                 while let Some(scheme) = schemes.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let line = line(scheme, blocks, algorithms == "chosen");
+                    let line = line(scheme, blocks, memories, algorithms == "chosen");
                     let _one_at_a_time = lines.lock();
                     println!("{line}");
                 }

@@ -14,7 +14,7 @@
 //!
 //!   `interrupt`: the outputs' memory is full although the round has not ended
 //!             |-- stream input 4 ------x-|
-//!   less than EARLY_END left: fill input 4 up and end the round now; make room for the next round
+//!   less than `early` left:   fill input 4 up and end the round now; make room for the next round
 //!   more left:                make room for the rest of this round
 //! ```
 //!
@@ -36,12 +36,20 @@
 
 use super::targets::{Targets, Tasks};
 use super::view::SchedulerView;
-use crate::constants::{EARLY_END, MIN_GAIN, MIN_RATE, ROUND_SLACK, RUN_OUT_SLACK, SPARE_BLOCKS};
+use crate::constants::{
+    EARLY_BLOCKS, EARLY_BUCKET, EARLY_END, EARLY_FILL, MIN_GAIN, MIN_RATE, MIN_ROUND_SLACK, ROUND_SLACK,
+    RUN_OUT_SLACK, SPARE_BLOCKS,
+};
 
 /// Writes as few of the fullest outputs as make room until `end`, a time in blocks consumed. At least one is written
 /// if there is no free block at all.
-pub(super) fn make_room(view: &SchedulerView<'_>, end: f64, tasks: &mut Tasks) {
-    let wanted = end * view.gain * (1.0 - ROUND_SLACK);
+///
+/// An output more than needed leaves half of its bucket empty in the mean, the less of all memory the more outputs
+/// there are: then a round may be less short.
+pub(super) fn make_room(view: &SchedulerView<'_>, targets: &Targets, end: f64, tasks: &mut Tasks) {
+    let groups = view.full.len() as f64 / targets.scheme.write_group;
+    let slack = (1.0 / groups.max(1.0)).clamp(MIN_ROUND_SLACK, ROUND_SLACK);
+    let wanted = end * view.gain * (1.0 - slack);
     let mut free = f64::from(view.free_to_write);
     for output in view.fullest_first() {
         if free >= wanted && free > 0.0 {
@@ -64,17 +72,19 @@ pub(super) fn interrupt(
     let Some(&first) = others.first() else { return false };
     // The time between two inputs that run out: a step of the staircase of A3 (theorem 6), of which the largest bucket
     // has n - 1.
-    let round = f64::from(targets.largest(view, first))
-        / view.shares[first].max(MIN_RATE)
-        / (targets.inputs() - 1.0).max(1.0);
+    let largest = f64::from(targets.largest(view, first));
+    let share = view.shares[first].max(MIN_RATE);
+    let round = largest / share / (targets.inputs() - 1.0).max(1.0);
+    // Inputs are streamed in whole blocks, which are a large part of a round of many inputs.
+    let early = (EARLY_END * round).max(EARLY_BLOCKS.min(EARLY_BUCKET * largest) / share);
     let mut end = view.runs_out[first];
     if let Some(current) = current
-        && end < EARLY_END * round
+        && end < early
     {
         let filled = targets.fill_up(view, current, tasks);
         end = others.get(1).map_or(filled, |&second| view.runs_out[second]).min(filled);
     }
-    make_room(view, end, tasks);
+    make_room(view, targets, end, tasks);
     true
 }
 
@@ -104,8 +114,9 @@ impl Rounds {
         // The same run, from the size of its bucket, the largest one (theorem 1).
         let this = fullest * outputs / (outputs - 1.0) / gain;
         let left = (f64::from(view.free_to_write) / gain).min(length);
-        // An output is written now, or as soon as this round ends.
-        let now = if waited.is_none() || left < EARLY_END * length { left + this } else { left };
+        // An output is written now, or as soon as this round ends. An input filled only until then would take a run
+        // for a few blocks, and another one when the round ends.
+        let now = if waited.is_none() || left < EARLY_FILL * length { left + this } else { left };
         let live = targets.scheme.shape.inputs as usize;
         let group = targets.group_size();
         Rounds { now, length, group, whole: (live / group).max(1), rest: live % group }

@@ -136,7 +136,7 @@ impl Staircase {
             if self.targets.scheme.is_overlapping_interconnect() {
                 let others = (0..view.held.len()).filter(|&other| other != input && other != last);
                 let end = others.map(|other| view.runs_out[other]).fold(filled, f64::min);
-                interconnect::make_room(view, end, &mut self.tasks);
+                interconnect::make_room(view, &self.targets, end, &mut self.tasks);
             }
         }
         self.tasks.fill(input, view.held[input] + 1);

@@ -30,7 +30,8 @@ pub fn best_scheme(shape: Shape, memory_blocks: u32) -> Scheme {
     simulated.reduce(longer).map_or(best, |(scheme, _)| scheme)
 }
 
-/// A scheme and those whose groups have one stream more or less.
+/// A scheme and those whose groups have one stream more or less; of A5, whose two sides need not keep step, also the
+/// one whose groups are twice as large, which lose less to whole blocks.
 fn neighbours(scheme: Scheme) -> impl Iterator<Item = Scheme> {
     let Scheme { shape, algorithm, read_group, write_group } = scheme;
     let sizes = |grouped: bool, size: f64, streams: u32| {
@@ -38,11 +39,15 @@ fn neighbours(scheme: Scheme) -> impl Iterator<Item = Scheme> {
         let possible = 1.0..=f64::from(streams);
         more.iter().map(move |more| size + more).filter(move |size| possible.contains(size))
     };
+    let twice = Scheme::new(shape, algorithm, 2.0 * read_group, 2.0 * write_group);
+    let fits = 2.0 * read_group <= f64::from(shape.inputs) && 2.0 * write_group <= f64::from(shape.outputs);
+    let twice = (algorithm == Algorithm::A5 && fits).then_some(twice);
     let reads = sizes(algorithm.reads_in_groups(), read_group, shape.inputs);
-    reads.flat_map(move |read| {
+    let near = reads.flat_map(move |read| {
         let writes = sizes(algorithm.writes_in_groups(), write_group, shape.outputs);
         writes.map(move |write| Scheme::new(shape, algorithm, read, write))
-    })
+    });
+    near.chain(twice)
 }
 
 /// The mean run of a scheme in its steady state, blocks; none if it cannot go on with so little memory.
@@ -65,6 +70,21 @@ fn run_blocks(scheme: Scheme, memory_blocks: u32) -> Option<f64> {
 mod tests {
     use super::*;
 
+    /// The mean run soon after the beginning, blocks: what `every_shape` measures.
+    fn early_run_blocks(scheme: Scheme, memory_blocks: u32) -> f64 {
+        let memory = f64::from(memory_blocks);
+        let moved = (8.0 * memory).max(400.0 * scheme.run_length(memory));
+        let setup = Setup {
+            scheme,
+            memory_blocks,
+            total_blocks: (5.0 * memory + moved) as u64,
+            input_skew: Skew::Equal,
+            output_skew: Skew::Equal,
+            seed: 1,
+        };
+        simulate(&setup, false).expect("enough memory").run_length()
+    }
+
     /// Shapes that were found to be the hardest to keep in step, among those up to 64 x 64.
     #[test]
     fn any_shape_reaches_its_formula_with_130_blocks_a_stream() {
@@ -73,20 +93,31 @@ mod tests {
             (8, 48, 0.8),
             (14, 64, 0.8),
             (16, 64, 0.8),
+            (20, 56, 0.65),
+            (22, 36, 0.8),
             (24, 2, 0.8),
             (24, 5, 0.2),
             (24, 32, 0.8),
+            (26, 52, 0.65),
+            (26, 60, 0.725),
+            (28, 56, 0.65),
+            (40, 48, 0.8),
+            (44, 48, 0.8),
             (48, 24, 0.5),
+            (48, 44, 0.725),
             (48, 48, 0.8),
             (48, 64, 0.8),
+            (60, 64, 0.8),
             (64, 20, 0.2),
+            (64, 64, 0.65),
         ];
         let reached = shapes.map(|(inputs, outputs, alpha)| {
             let shape = Shape { inputs, outputs, alpha };
             let memory_blocks = 130 * (inputs + outputs);
             let formula = Scheme::best(shape).run_length(f64::from(memory_blocks));
             let chosen = best_scheme(shape, memory_blocks);
-            (chosen, run_blocks(chosen, memory_blocks).expect("enough memory") / formula)
+            let later = run_blocks(chosen, memory_blocks).expect("enough memory");
+            (chosen, early_run_blocks(chosen, memory_blocks).min(later) / formula)
         });
         let short: Vec<_> = reached.into_iter().filter(|(_, share)| *share < 0.95).collect();
         assert!(short.is_empty(), "{short:#?}");
