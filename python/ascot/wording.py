@@ -60,7 +60,7 @@ _PHRASES = {
     "ascot probe DIR": "ascot.probe(DIR)",
     "ascot probe measures": "ascot.probe measures",
     "ascot plan bowtie": "ascot.plan.bowtie",
-    "ascot flow can": "ascot.flow can",
+    "ascot flow runs": "ascot.flow runs",
     "keep it with -o FILE": "keep it with its write(FILE)",
     "split --by hash": "split by='hash'",
     "--format lines sorts its bytes": "any_format=True sorts its bytes",

@@ -25,7 +25,7 @@ use crate::clocks::{State, call};
 use crate::direct::{Descriptor, DirectRead, QueuedFile};
 use crate::error::{Action, During, IoError, Result};
 use crate::io_queue::IoQueue;
-use crate::ledger::{Direction, FileNumber, Ledger, Meter};
+use crate::ledger::{Direction, FileNumber, Ledger, Meter, NO_DEVICE};
 use crate::pipe::{PipeRead, PipeWrite};
 use crate::program_streams::{ProgramStreams, ProgramWrite};
 use crate::removal::{RemovedFiles, wait_until_freed};
@@ -221,9 +221,11 @@ impl Disk {
         stat: &Metadata,
         direction: Direction,
     ) -> StreamContext {
-        let mut meter = self.ledger().meter(name, path, device_of(stat), stat.ino(), direction);
-        if stat.is_file() || stat.file_type().is_block_device() {
-            meter.observe(device_of(stat), path);
+        let has_offsets = stat.is_file() || stat.file_type().is_block_device();
+        let device = if has_offsets { device_of(stat) } else { NO_DEVICE };
+        let mut meter = self.ledger().meter(name, path, device, stat.ino(), direction);
+        if has_offsets {
+            meter.observe(device, path);
         }
         self.context_with(path, meter)
     }
@@ -356,7 +358,7 @@ impl Disk {
         let context = self.context(path, name, &stat, Direction::Write);
         let writing = self.context(path, name, &stat, Direction::Write);
         system::widen_pipe(&file);
-        Ok(Box::new(PipeWrite::start(context, writing, file)?))
+        Ok(Box::new(PipeWrite::new(context, writing, file)))
     }
 
     /// Reads the bytes that this program makes for its input `number`. `path` names them in errors.
@@ -384,8 +386,8 @@ impl Disk {
     }
 
     fn program_context(&self, path: &Path, name: &str, direction: Direction) -> StreamContext {
-        // No device and no file has these numbers.
-        self.context_with(path, self.ledger().meter(name, path, 0, 0, direction))
+        // No file has this number.
+        self.context_with(path, self.ledger().meter(name, path, NO_DEVICE, 0, direction))
     }
 
     /// Renames a file within its volume, replacing any file with the new name.

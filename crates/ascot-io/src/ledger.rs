@@ -2,7 +2,8 @@
 //!
 //! A *switch* is a request that does not continue where its device's last request ended; a *run*
 //! is the transfer between two switches. Both are counted when a request is issued, in the order of issue; bytes and
-//! time are counted when it completes. A request takes one short lock.
+//! time are counted when it completes. A request takes one short lock. Pipes and the bytes of the program are on no
+//! device: they have no runs and cost no switch.
 //!
 //! ```text
 //!   device   a0 a1 a2 | b0 b1 | a3      3 runs (two of stream a, one of stream b)
@@ -30,13 +31,16 @@ use files::{Files, Row};
 pub use observer::{Direction, FileNumber, IssuedRequest, Occupancies, RequestObserver, SharingStreams};
 use pace::DevicePace;
 
+/// The number of no device, as that of pipes, terminals and the program's bytes.
+pub const NO_DEVICE: u64 = u64::MAX;
+
 /// The bytes moved by one stream (all streams of one name, direction and device).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StreamAccount {
     /// The name given when the stream was opened.
     pub name: String,
-    /// The device's number (`st_dev`).
+    /// The device's number (`st_dev`), or [`NO_DEVICE`].
     pub device: u64,
     /// Reading or writing.
     pub direction: Direction,
@@ -274,7 +278,7 @@ impl Meter {
         let books = &mut *books;
         let entry = &mut books.streams[self.stream];
         let device = &mut books.devices[entry.device_at];
-        let switched = device.head != Some((self.inode, offset));
+        let switched = device.number != NO_DEVICE && device.head != Some((self.inode, offset));
         if switched {
             entry.account.runs += 1;
             books.files.at(self.row).count_run(self.direction);
@@ -360,6 +364,19 @@ mod tests {
         assert_eq!(account.len(), 2);
         assert_eq!((account[0].streams, account[0].bytes, account[0].runs), (2, 30, 2));
         assert_eq!((account[1].device, account[1].runs), (2, 1));
+    }
+
+    #[test]
+    fn streams_without_a_device_cost_no_switch() {
+        let ledger = Ledger::new();
+        let mut input = ledger.meter("input", Path::new("-"), NO_DEVICE, 7, Direction::Read);
+        let mut output = ledger.meter("output", Path::new("-"), NO_DEVICE, 8, Direction::Write);
+        for at in 0..5 {
+            input.issue(at * 100, 100, 1).complete(100);
+            output.issue(at * 100, 100, 1).complete(100);
+        }
+        let runs: Vec<_> = ledger.account().iter().map(|stream| (stream.runs, stream.file_runs)).collect();
+        assert_eq!(runs, [(0, 1), (0, 1)]);
     }
 
     #[test]

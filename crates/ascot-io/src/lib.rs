@@ -72,8 +72,8 @@ pub use error::{Action, During, IoError, STANDARD_OUTPUT, is_passing};
 pub use growable::Growable;
 pub use io_queue::{IoQueue, PendingTransfer};
 pub use ledger::{
-    Direction, FileAccount, FileNumber, IssuedRequest, Ledger, Occupancies, RequestObserver, SharingStreams,
-    StreamAccount, Totals,
+    Direction, FileAccount, FileNumber, IssuedRequest, Ledger, NO_DEVICE, Occupancies, RequestObserver,
+    SharingStreams, StreamAccount, Totals,
 };
 pub use output::{
     AtomicOutput, directory_of, is_temporary, name_of_temporary, orphaned_outputs, remove_orphan,

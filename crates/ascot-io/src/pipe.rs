@@ -1,5 +1,5 @@
 //! Pipes, terminals and other descriptors without offsets, and bytes that the program makes: each has a thread that
-//! moves its bytes, so a slow partner does not block the caller.
+//! moves its bytes, so a slow partner does not block the caller. A writer has none until its partner is slow.
 //!
 //! ```text
 //!   begin --bufs--> [ thread: poll, read until full or end ] --filled--> complete
@@ -10,6 +10,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -270,30 +271,68 @@ impl ReadStream for PipeRead {
     }
 }
 
-/// Writes a descriptor forward.
+/// Writes a descriptor forward: short buffers at once as long as the partner takes them, and the rest by a thread. A
+/// small job needs none.
 pub(crate) struct PipeWrite {
-    thread: PipeThread<(Buf, usize), ()>,
+    thread: Option<PipeThread<(Buf, Range<usize>), ()>>,
+    /// The thread's context, until it has one.
+    writing: Option<StreamContext>,
     written: u64,
     file: Arc<File>,
     failed: Option<IoError>,
     context: StreamContext,
 }
 
+const ENDED: &str = "the stream's thread has ended";
+/// Maximum bytes of a buffer that is written at once: what a pipe holds.
+const AT_ONCE_BYTES_MAX: usize = 64 << 10;
+
 impl PipeWrite {
-    /// `context` is for the caller, `writing` for the thread.
-    pub(crate) fn start(context: StreamContext, writing: StreamContext, file: File) -> Result<Self> {
-        let file = Arc::new(file);
-        let server = |context, stop| {
-            let mut sink = Sink { context, file: Arc::clone(&file), at: 0, stop };
-            move |(buf, len)| sink.write(buf, len)
+    /// `context` is for the caller, `writing` for what is written.
+    pub(crate) fn new(context: StreamContext, writing: StreamContext, file: File) -> Self {
+        let writing = Some(writing);
+        PipeWrite { thread: None, writing, written: 0, file: Arc::new(file), failed: None, context }
+    }
+
+    /// Writes the start of `bytes` that the partner takes without a wait; returns its length.
+    fn write_at_once(&mut self, bytes: &[u8]) -> Result<usize> {
+        let Some(context) = self.writing.as_mut().filter(|_| bytes.len() <= AT_ONCE_BYTES_MAX) else {
+            return Ok(0);
         };
-        let what = "bytes to write to a pipe";
-        let waits = Waits { what, thread: State::Input, caller: State::Memory };
-        let mut thread = PipeThread::start(stages::PIPE_OUT, waits, writing, server)?;
-        // The thread is not joined: a write that blocks cannot be cancelled, and waiting for it would hang the caller
-        // that drops this stream.
-        thread.thread = None;
-        Ok(Self { thread, written: 0, file, failed: None, context })
+        let halve = context.inject_fault(Action::Write, self.written)? == Some(Effect::Short);
+        let bytes = if halve { &bytes[..bytes.len().div_ceil(2)] } else { bytes };
+        let taken = call(State::Memory, || system::write_without_wait(&self.file, bytes));
+        let len = *taken.as_ref().unwrap_or(&0);
+        if len > 0 {
+            // What the partner refuses, the thread requests again.
+            context.meter.issue(self.written, len as u64, 1).complete(len as u64);
+        }
+        count(len as u64);
+        self.written += len as u64;
+        let error = |error| context.error(Action::Write, self.written, error).needing(bytes.len() as u64);
+        taken.map_err(error)
+    }
+
+    /// The thread, which is started if there is none.
+    fn thread(&mut self) -> Result<&mut PipeThread<(Buf, Range<usize>), ()>> {
+        if let Some(writing) = self.writing.take() {
+            let at = self.written;
+            let server = |context, stop| {
+                let mut sink = Sink { context, file: Arc::clone(&self.file), at, stop };
+                move |(buf, bytes): (Buf, Range<usize>)| sink.write(&buf[bytes])
+            };
+            let what = "bytes to write to a pipe";
+            let waits = Waits { what, thread: State::Input, caller: State::Memory };
+            let mut thread = PipeThread::start(stages::PIPE_OUT, waits, writing, server)?;
+            // The thread is not joined: a write that blocks cannot be cancelled, and waiting for it would hang the
+            // caller that drops this stream.
+            thread.thread = None;
+            self.thread = Some(thread);
+        }
+        match &mut self.thread {
+            Some(thread) => Ok(thread),
+            None => Err(self.context.misuse(self.written, ENDED)),
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -301,14 +340,16 @@ impl PipeWrite {
     }
 
     fn note(&mut self, result: Result<()>) {
-        self.thread.in_flight -= 1;
+        if let Some(thread) = &mut self.thread {
+            thread.in_flight -= 1;
+        }
         if let Err(error) = result {
             self.failed.get_or_insert(error);
         }
     }
 
     fn ended(&self) -> IoError {
-        self.context.misuse(self.written, "the stream's thread has ended")
+        self.context.misuse(self.written, ENDED)
     }
 }
 
@@ -321,7 +362,8 @@ struct Sink {
 }
 
 impl Sink {
-    fn write(&mut self, buf: Buf, len: usize) -> Result<()> {
+    fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        let len = bytes.len();
         let halve = self.context.inject_fault(Action::Write, self.at)? == Some(Effect::Short);
         let receipt = self.context.meter.issue(self.at, len as u64, 1);
         let mut written = 0;
@@ -330,7 +372,7 @@ impl Sink {
             if written == len {
                 break Ok(());
             }
-            match self.push(&buf[written..until]) {
+            match self.push(&bytes[written..until]) {
                 Ok(more) => written += more,
                 Err(error) => {
                     let error = self.context.error(Action::Write, self.at + written as u64, error);
@@ -361,7 +403,7 @@ impl Sink {
 
 impl WriteStream for PipeWrite {
     fn begin(&mut self, buf: Buf, len: usize) -> Result<()> {
-        while let Ok(result) = self.thread.answers.try_recv() {
+        while let Some(Ok(result)) = self.thread.as_ref().map(|thread| thread.answers.try_recv()) {
             self.note(result);
         }
         self.check()?;
@@ -371,16 +413,23 @@ impl WriteStream for PipeWrite {
         if len == 0 {
             return Ok(());
         }
-        if !self.thread.request((buf, len)) {
-            return Err(self.ended());
+        // As of a thread, its error is that of the next call.
+        let taken = self.write_at_once(&buf[..len]).unwrap_or_else(|error| {
+            self.failed = Some(error);
+            len
+        });
+        if taken < len {
+            if !self.thread()?.request((buf, taken..len)) {
+                return Err(self.ended());
+            }
+            self.written += (len - taken) as u64;
         }
-        self.written += len as u64;
         Ok(())
     }
 
     fn drain(&mut self) -> Result<()> {
-        while self.thread.in_flight > 0 {
-            match self.thread.answer() {
+        while let Some(thread) = self.thread.as_ref().filter(|thread| thread.in_flight > 0) {
+            match thread.answer() {
                 Some(Err(stopped @ IoError::Stopped { .. })) => return Err(stopped),
                 Some(result) => self.note(result),
                 None => return Err(self.ended()),
@@ -406,5 +455,49 @@ impl WriteStream for PipeWrite {
     fn finish(mut self: Box<Self>) -> Result<u64> {
         self.drain()?;
         Ok(self.written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::disk::Disk;
+    use crate::ledger::{Direction, NO_DEVICE};
+
+    /// A pipe that holds 64 KiB needs no thread for three short writes, and one from the write on that it does not take
+    /// whole. Longer buffers leave it to the thread to wait.
+    #[test]
+    fn a_writer_has_no_thread_until_its_partner_is_slow() {
+        let disk = Disk::default();
+        let (mut reader, writer) = io::pipe().unwrap();
+        let file = File::from(OwnedFd::from(writer));
+        rustix::pipe::fcntl_setpipe_size(&file, 64 << 10).unwrap();
+        let stat = file.metadata().unwrap();
+        let context = || disk.context(Path::new("<out>"), "out", &stat, Direction::Write);
+        let mut to = PipeWrite::new(context(), context(), file);
+        let block: Vec<u8> = (0..20_000).map(|at| at as u8).collect();
+        let put = |to: &mut PipeWrite| {
+            let mut buf = Buf::heap(block.len());
+            buf.copy_from_slice(&block);
+            to.begin(buf, block.len()).unwrap();
+        };
+        (0..3).for_each(|_| put(&mut to));
+        assert!(to.thread.is_none());
+        (0..7).for_each(|_| put(&mut to));
+        assert!(to.thread.is_some());
+        let taken = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        to.drain().unwrap();
+        assert_eq!(Box::new(to).finish().unwrap(), 200_000);
+        assert!(taken.join().unwrap().unwrap() == block.repeat(10));
+        let [account] = &disk.ledger().account()[..] else { panic!("one stream") };
+        assert_eq!(
+            (account.bytes, account.runs, account.file_runs, account.device),
+            (200_000, 0, 1, NO_DEVICE)
+        );
     }
 }

@@ -88,6 +88,22 @@ pub(crate) fn wait(fd: impl AsFd, stop: impl AsFd, flags: PollFlags) -> io::Resu
     }
 }
 
+/// Writes the start of `bytes` that a descriptor without offsets takes without a wait; returns its length, 0 if that is
+/// nothing or the descriptor cannot tell.
+pub(crate) fn write_without_wait(fd: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    use rustix::io::{Errno, ReadWriteFlags, pwritev2};
+    loop {
+        // -1 is no offset.
+        match pwritev2(&fd, &[io::IoSlice::new(bytes)], u64::MAX, ReadWriteFlags::NOWAIT) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::SPIPE) => {
+                return Ok(0);
+            }
+            result => return Ok(result?),
+        }
+    }
+}
+
 /// The pages of a range of a file in the page cache, as the kernel's `cachestat` counts them.
 #[repr(C)]
 #[derive(Default)]

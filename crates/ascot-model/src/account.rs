@@ -12,7 +12,7 @@ pub struct StreamAccount {
     pub name: String,
     /// Bytes read from the device.
     pub read_bytes: u64,
-    /// Runs read; each lies between two switches.
+    /// Runs read; each lies between two switches. A pipe has none.
     pub read_runs: u64,
     /// Bytes written to the device.
     pub written_bytes: u64,

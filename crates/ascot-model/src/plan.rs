@@ -276,6 +276,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The chosen method, and the others.
+    pub fn methods_mut(&mut self) -> impl Iterator<Item = &mut MethodPlan> {
+        std::iter::once(&mut self.chosen).chain(&mut self.others)
+    }
+
     /// The method with the shortest predicted time on `volume`, and the others. Of equally fast ones, the one that
     /// computes least wins; of those that compute about as much, the first.
     pub fn cheapest(

@@ -162,14 +162,14 @@ impl Report {
     fn moved_lines(&self, width: usize) -> String {
         let StreamAccount { read_bytes, read_runs, written_bytes, written_runs, .. } = self.moved;
         let mut text = format!(
-            "  {IN_ALL:width$}  {:>7}   read {} in {}, wrote {} in {}   {} a run",
+            "  {IN_ALL:width$}  {:>7}   read {}, wrote {}",
             units::seconds(self.seconds),
-            units::bytes(read_bytes),
-            units::plural(read_runs, "run"),
-            units::bytes(written_bytes),
-            units::plural(written_runs, "run"),
-            units::bytes(self.moved.mean_run()),
+            bytes_in_runs(read_bytes, read_runs),
+            bytes_in_runs(written_bytes, written_runs),
         );
+        if self.moved.switches() > 0 {
+            text += &format!("   {} a run", units::bytes(self.moved.mean_run()));
+        }
         let mut short: Vec<(u64, &str)> = self
             .streams
             .iter()
@@ -268,15 +268,23 @@ fn pass_line(pass: &PassAccount, width: usize) -> String {
     let mut text = format!("  {:width$}  {:>7}", pass_name(pass), units::seconds(pass.seconds));
     let StreamAccount { read_bytes, read_runs, written_bytes, written_runs, .. } = pass.moved();
     if read_bytes > 0 {
-        text += &format!("   read {} in {}", units::bytes(read_bytes), units::plural(read_runs, "run"));
+        text += &format!("   read {}", bytes_in_runs(read_bytes, read_runs));
     }
     if written_bytes > 0 {
-        text += &format!(", wrote {} in {}", units::bytes(written_bytes), units::plural(written_runs, "run"));
+        text += &format!(", wrote {}", bytes_in_runs(written_bytes, written_runs));
     }
     if !pass.bound_by.is_empty() {
         text += &format!("   {} binds", pass.bound_by);
     }
     text
+}
+
+/// Bytes and their runs; pipes have none.
+fn bytes_in_runs(bytes: u64, runs: u64) -> String {
+    match runs {
+        0 => units::bytes(bytes),
+        _ => format!("{} in {}", units::bytes(bytes), units::plural(runs, "run")),
+    }
 }
 
 /// A stage: its threads, its rate while it worked, and the shares of their time.

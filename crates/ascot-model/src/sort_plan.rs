@@ -49,11 +49,6 @@ const MIN_SPILLED_PART: u64 = 64;
 /// percent if keys are spread evenly.
 const UNEVEN_SHARE: u64 = 8;
 
-/// Inverse of the share of the inputs in the memory of a split in long runs, and their bytes at least: the schedule
-/// needs two blocks for reading, the threads that group records by part a few chunks.
-const INPUT_SHARE: u64 = 16;
-const MIN_INPUT_BYTES: u64 = 1 << 20;
-
 /// The amounts of a job that fit in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
@@ -61,6 +56,8 @@ pub struct Shares {
     pub all: u64,
     /// Bytes of records that memory holds besides the blocks of merged runs.
     pub held: u64,
+    /// Bytes that the last merge has for blocks beside that many records: what sorting took besides.
+    pub beside_held: u64,
     /// Bytes of records of a chunk, which is sorted by itself.
     pub chunk: u64,
     /// Memory of a chunk, bytes.
@@ -77,6 +74,8 @@ pub struct Shares {
     pub fan_out: u64,
     /// Bytes for the blocks of merged files.
     pub streams: u64,
+    /// Bytes for the blocks of parts that are written in long runs.
+    pub parts: u64,
     /// Bytes of a block.
     pub block: u64,
 }
@@ -275,7 +274,7 @@ impl RecordJob<'_> {
             }
             Many::Outputs => {
                 let shape = Shape { inputs: 0, outputs: files(pass.outputs), alpha: 0.0 };
-                let memory = long_run_bytes(self.shares.streams);
+                let memory = self.shares.parts;
                 written_runs = self.runs_alone(self.volume, written, shape, memory);
             }
             Many::Neither => {}
@@ -528,12 +527,6 @@ fn method(name: &str, summary: String, passes: Vec<PassPlan>, disk: DiskNeed, re
         disk,
         remark: remark.into(),
     }
-}
-
-/// The part of `streams_bytes` that buffers outputs written in long runs; the rest buffers inputs.
-pub fn long_run_bytes(streams_bytes: u64) -> u64 {
-    let inputs = (streams_bytes / INPUT_SHARE).max(MIN_INPUT_BYTES).min(streams_bytes / 4);
-    streams_bytes - inputs
 }
 
 /// The largest of `parts` parts expected from a sample of the keys. A job treats a larger one as if it did not fit in

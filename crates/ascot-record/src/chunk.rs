@@ -36,7 +36,7 @@ const NEAR: usize = 64;
 const LEVELS_MAX: usize = 12;
 
 /// Bytes for the computed keys of a small group; keys that do not fit are computed per comparison.
-const KEY_ROOM: usize = 64 << 10;
+const KEY_ROOM: usize = 16 << 10;
 
 /// Bytes of scratch for sorting a chunk of `records` records; two keys are added if the order computes keys.
 pub fn scratch_bytes(records: usize) -> usize {

@@ -25,7 +25,7 @@ use crate::plan::{
 };
 use crate::read::{Inputs, RecordReader};
 use crate::records::{Merged, Misfits, Records, Segment};
-use crate::report::{JobSums, Passes, files_of, report_of_records};
+use crate::report::{JobSums, Passes, files_of, processors, report_of_records};
 use crate::resources::{ChunkPool, Turns, descriptors};
 use crate::runs::{
     BackgroundUnlink, Finished, JobDir, Keeping, Manifest, OpenSpill, OutputState, Run, SortMemory, Spill,
@@ -109,7 +109,11 @@ impl<'a, R: Records> Job<'a, R> {
         let codecs = pool.reserve(budget.codecs, "codecs of spills")?;
         disk.stop_when(cancel.flag());
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
-        let emitters = EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?;
+        let emitters = match plan.chosen.method.as_str() {
+            // A split merges nothing: the blocks of its parts have the memory of these threads.
+            "split" => EmitThreads::none(),
+            _ => EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?,
+        };
         let writes_files = matches!(request.output, Output::Path(_) | Output::Parts(_));
         let unlink = BackgroundUnlink::new(&disk);
         let manifest = Manifest::new(request, budget.memory as u64, budget.threads);
@@ -506,7 +510,7 @@ impl<'a, R: Records> Job<'a, R> {
     fn report(&mut self, out: &RecordSum, dropped: &RecordSum) -> Report {
         let (streams, streams_left_out) = files_of(self.disk.ledger());
         let peak_spill_bytes = self.passes.peak_spill_bytes();
-        let passes = self.passes.take_accounts();
+        let passes = self.passes.take_accounts(processors());
         let sums = JobSums { read: &self.manifest.sum_in, out, dropped };
         let columns = self.records.key_columns();
         let plan = self.plan.clone();

@@ -113,7 +113,7 @@ impl Disk {
         let context = self.context(path, name, stat, Direction::Write);
         if !stat.is_file() {
             let writing = self.context(path, name, stat, Direction::Write);
-            return Ok(Box::new(PipeWrite::start(context, writing, file)?));
+            return Ok(Box::new(PipeWrite::new(context, writing, file)));
         }
         let file = Arc::new(file);
         Ok(match self.inner.options.backend {

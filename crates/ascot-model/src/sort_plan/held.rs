@@ -42,9 +42,9 @@ impl RecordJob<'_> {
         let data = self.input_bytes.filter(|_| !self.in_order)?;
         let all = self.shares.held.min(data);
         let runs = (data - all).div_ceil(self.shares.load.max(1)).max(1);
-        let of_runs = runs * HELD_BLOCKS * self.shares.block;
+        let lacking = (runs * HELD_BLOCKS * self.shares.block).saturating_sub(self.shares.beside_held);
         let held =
-            (self.shares.held.checked_sub(of_runs)? / HELD_STEPS * step).min(data - data / MIN_SPILLED_PART);
+            (self.shares.held.checked_sub(lacking)? / HELD_STEPS * step).min(data - data / MIN_SPILLED_PART);
         let streams = self.shares.streams.saturating_sub(self.shares.memory_of(held));
         let beside = RecordJob { shares: Shares { streams, ..self.shares }, ..self.clone() };
         let plan = beside.merge_spilling(held);

@@ -24,6 +24,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
     let shares = Shares {
         all: memory / 5 * 4,
         held: 0,
+        beside_held: 0,
         chunk: memory / 80,
         chunk_memory: memory / 80,
         load: memory / 5 * 2,
@@ -32,6 +33,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
         last_fan_in: memory / (2 * block),
         fan_out: memory / (4 * block),
         streams: memory,
+        parts: memory / 16 * 15,
         block,
     };
     RecordJob {
@@ -87,7 +89,7 @@ fn every_pass_has_the_requests_that_a_limit_makes() {
             let one = RecordJob { inputs: 30, ..job(gib * 1024 * MIB, memory * MIB, volume, &host) };
             for input_volume in [None, Some(volume)] {
                 let job = RecordJob { input_volume, ..one.clone() };
-                let mut plans = vec![job.merge_inputs(), job.split(&into(30)).expect("it fits")];
+                let mut plans = vec![job.merge_inputs(), job.split(&into(30), &|_| ()).expect("it fits")];
                 plans.extend([MERGE, distribute].into_iter().filter_map(|methods| job.sort(methods)));
                 assert_eq!(plans.len(), 4);
                 for pass in plans.iter().flat_map(|plan| &plan.chosen.passes) {
@@ -116,7 +118,10 @@ fn volumes_that_differ_work_side_by_side() {
         for (alone, apart) in [
             (one.sort(MERGE).expect("a plan"), two.sort(MERGE).expect("a plan")),
             (one.merge_inputs(), two.merge_inputs()),
-            (one.split(&into(30)).expect("it fits"), two.split(&into(30)).expect("it fits")),
+            (
+                one.split(&into(30), &|_| ()).expect("it fits"),
+                two.split(&into(30), &|_| ()).expect("it fits"),
+            ),
         ] {
             let (alone, apart) = (&alone.chosen.passes[0], &apart.chosen.passes[0]);
             assert_eq!((alone.read_bytes, alone.written_bytes), (apart.read_bytes, apart.written_bytes));
@@ -280,7 +285,7 @@ fn merges_of_many_files_compute_more_and_overlap_less() {
 fn splits_overlap_more_than_distributions_and_records_of_varying_length_are_more_work() {
     let (host, volume) = (host(), VolumeProfile::simple("x", 2e9, 2e9, 0.0));
     let pass = |memory, shape| {
-        let plan = job(10_000 * MIB, memory, &volume, &host).split(&shape).expect("a plan");
+        let plan = job(10_000 * MIB, memory, &volume, &host).split(&shape, &|_| ()).expect("a plan");
         plan.chosen.passes.into_iter().next().expect("a pass")
     };
     let varying = SplitShape { varying: true, ..into(64) };
@@ -446,7 +451,7 @@ fn a_split_takes_the_passes_that_memory_and_switches_ask_for() {
     let passes = |volume: &VolumeProfile, shape: SplitShape| {
         let host = host();
         let job = job(1 << 40, 2 << 30, volume, &host);
-        job.split(&shape).map(|plan| plan.chosen.factors)
+        job.split(&shape, &|_| ()).map(|plan| plan.chosen.factors)
     };
     assert_eq!(passes(&flash, into(512)), Some(vec![512]));
     assert_eq!(passes(&flash, into(513)), Some(vec![23, 23]));
@@ -455,6 +460,21 @@ fn a_split_takes_the_passes_that_memory_and_switches_ask_for() {
     assert_eq!(passes(&flash, few), Some(vec![8, 5]));
     assert_eq!(passes(&flash, SplitShape { max_parts: 1, ..few }), None);
     assert_eq!(passes(&array, SplitShape { in_turn: true, ..into(5000) }), Some(vec![5000]));
+}
+
+#[test]
+fn ways_to_split_are_compared_by_their_counted_switches() {
+    let (array, host) = (array(), host());
+    let job = job(1 << 40, 2 << 30, &array, &host);
+    let few_passes = job.split(&into(512), &|_| ()).expect("it fits").chosen;
+    let passes = few_passes.passes.len();
+    let count = |way: &mut MethodPlan| {
+        if way.passes.len() == passes {
+            way.passes.iter_mut().for_each(|pass| pass.set_switches(100 * pass.switches, &array));
+        }
+    };
+    let counted = job.split(&into(512), &count).expect("it fits").chosen;
+    assert!(counted.passes.len() != passes, "{counted:?}");
 }
 
 /// The sample of a distribution counts in its bytes, switches and seconds.

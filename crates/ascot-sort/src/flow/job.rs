@@ -19,7 +19,7 @@ use crate::flow::peer::{FromPeer, Peer, ToPeer};
 use crate::flow::plan::{Layout, RELAY_BYTES};
 use crate::flow::program::{Inherited, Pipe, Program};
 use crate::flow::request::{FlowFunction, FlowRequest};
-use crate::report::{JobSums, PassFacts, Passes, files_of, report_of_records};
+use crate::report::{JobSums, PassFacts, Passes, files_of, processors, report_of_records};
 
 /// A flow that is run.
 pub(super) struct FlowJob<'a> {
@@ -176,7 +176,7 @@ impl FlowJob<'_> {
     fn report(&self, passes: &mut Passes, exchange: &Exchange, sum: &RecordSum) -> Report {
         let (inputs, outputs) = exchange.streams();
         let (streams, streams_left_out) = files_of(self.disk.ledger());
-        let passes = passes.take_accounts();
+        let passes = passes.take_accounts(processors());
         let moved = PassAccount::moved_by(&passes);
         let read = moved.read_bytes as f64;
         let all = (moved.read_bytes + moved.written_bytes) as f64;

@@ -5,7 +5,6 @@ use ascot_model::multipass::Pass;
 use ascot_model::passes_plan::{PassFigures, PassModel};
 use ascot_model::plan::PassPlan;
 use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
-use ascot_model::sort_plan::long_run_bytes;
 use ascot_model::volume::VolumeProfile;
 
 use crate::api::{Input, Result, SortError, SortRequest};
@@ -72,7 +71,7 @@ pub(crate) fn plan_files(request: &SortRequest, job: FilesJob, input_bytes: u64)
         }
         FilesJob::Split { outputs } => {
             let streams = max_parts(&budget, outputs as usize) + 1;
-            (plan(Ahead::Split(outputs))?, long_run_bytes(stream_bytes), streams)
+            (plan(Ahead::Split(outputs))?, budget.split_in_long_runs(record_bytes) as u64, streams)
         }
         FilesJob::Route { inputs } => {
             let outputs = request.output.parts_held();
@@ -112,7 +111,7 @@ impl FilesPlan {
         match (shape.inputs, shape.outputs) {
             (_, 1) => self.merged,
             (1, outputs) => Buffers {
-                bytes: long_run_bytes(self.budget.streams() as u64),
+                bytes: self.budget.split_in_long_runs(Some(RECORD_BYTES as usize)) as u64,
                 block: part_block(&self.budget, outputs as usize)
                     .map_or(self.budget.block, |(_, block)| block) as u64,
             },

@@ -162,7 +162,7 @@ fn refused(error: impl fmt::Display) -> SortError {
 }
 
 const OWN_FUNCTION: &str =
-    "for a function of your own, which ascot flow can run; merge, split and reshape write what they read";
+    "for a function of your own: ascot flow runs one pass; merge, split and reshape write what they read";
 const IN_TURN: &str = "a reshape by range is a merge, n x 1, whose parts are written one after the other";
 const ROUTED: &str = "a reshape by hash or value is n x m, in one pass: all files must fit at once";
 

@@ -216,6 +216,16 @@ impl EmitThreads {
         Ok(this)
     }
 
+    /// No threads: for a job that merges nothing.
+    pub fn none() -> Self {
+        EmitThreads { orders: None, threads: Vec::new() }
+    }
+
+    /// Whether there are none.
+    pub fn are_none(&self) -> bool {
+        self.threads.is_empty()
+    }
+
     /// Ends some threads, because the system starts no more and the job's other threads are indispensable.
     fn leave_threads_to_others(&mut self) {
         let left = self.threads.len().saturating_sub(THREADS_OF_OTHERS).max(1);

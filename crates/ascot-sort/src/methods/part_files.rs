@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use ascot_io::{AtomicOutput, BlockPool};
 use ascot_model::run_length::Algorithm;
-use ascot_model::sort_plan::long_run_bytes;
 
 use crate::api::Result;
 use crate::job::Job;
@@ -13,16 +12,17 @@ use crate::plan::part_block;
 use crate::records::Records;
 
 /// The files of a split, each with the header. A block of each is filled while others are written. `names`: the path of
-/// each, and its temporary name, if it has one already.
+/// each, and its temporary name, if it has one already. `ahead_bytes`: memory left to reading ahead.
 pub(super) fn open_files<R: Records>(
     job: &Job<'_, R>,
     names: Vec<(PathBuf, Option<PathBuf>)>,
     long_runs: Option<Algorithm>,
+    ahead_bytes: usize,
 ) -> Result<OpenParts<PartFile<R>>> {
     let count = names.len();
     let (blocks_min, block) = part_block(&job.budget, count)?;
     let blocks = match long_runs {
-        Some(_) => blocks_min.max(long_run_bytes(job.budget.streams() as u64) as usize / block),
+        Some(_) => blocks_min.max(job.long_run_bytes(ahead_bytes) / block),
         None => blocks_min,
     };
     let blocks = BlockPool::new(job.pool.region(blocks * block, "blocks of parts")?, block);

@@ -46,7 +46,7 @@ impl<R: Records> Job<'_, R> {
         }
         let mut output = self.open_output()?;
         if !self.manifest.all_read {
-            let gather = if fits { Gather::AllThatFits } else { self.gather_runs() };
+            let gather = self.gather();
             let memory = self.sort_memory(0);
             let reader = self.reader(&memory.chunks).in_turn(self.turns_of_forming());
             let in_memory = self.form(reader, &memory, gather, Some(&mut output))?;
@@ -65,10 +65,15 @@ impl<R: Records> Job<'_, R> {
         self.finish(output, &sums.out, &sums.dropped)
     }
 
-    /// Gathers runs that the plan spills; the rest of the input stays in memory.
-    fn gather_runs(&self) -> Gather<'static> {
-        match (self.plan.chosen.held_bytes, self.inputs.bytes_after(self.manifest.read_end)) {
-            (held_bytes, Some(left_bytes)) if held_bytes > 0 => Gather::Holding { left_bytes, held_bytes },
+    /// Gathers runs that the plan spills; the rest of the input stays in memory. So does the end of a pipe, unless the
+    /// volume wants long runs.
+    fn gather(&self) -> Gather<'static> {
+        match self.inputs.bytes_after(self.manifest.read_end) {
+            None if !self.budget.long_runs => Gather::InSteps,
+            _ if self.fits_in_memory() => Gather::AllThatFits,
+            Some(left_bytes) if self.plan.chosen.held_bytes > 0 => {
+                Gather::Holding { left_bytes, held_bytes: self.plan.chosen.held_bytes }
+            }
             _ => Gather::Buffers,
         }
     }

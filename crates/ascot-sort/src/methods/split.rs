@@ -117,7 +117,7 @@ fn by_key<R: Records>(mut job: Job<'_, R>, parts: &Parts, router: Router<'_>) ->
     let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
     let long_runs = partition_in_long_runs(&job.request.volumes, parts.count as usize);
     let names = parts.paths().map(|path| (path, None)).collect();
-    let mut files = open_files(&job, names, long_runs)?.alternating(turns.is_some());
+    let mut files = open_files(&job, names, long_runs, 0)?.alternating(turns.is_some());
     let buffers = job.buffers_of(&files);
     let chunks = chunk_pool(&job);
     let reader = job.reader(&chunks).in_turn(turns);

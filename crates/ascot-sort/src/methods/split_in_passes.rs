@@ -188,7 +188,7 @@ impl<R: Records> Job<'_, R> {
         pass: &str,
     ) -> Result<Vec<Run>> {
         let long_runs = split_again_in_long_runs(&self.volumes(), count);
-        let blocks = self.part_blocks(count, long_runs.is_some())?;
+        let blocks = self.part_blocks(count, long_runs.is_some(), self.ahead_bytes(run))?;
         let sinks = self.new_part_runs(count, run.bytes / count.max(1) as u64)?;
         let files = open_parts(sinks, blocks, long_runs)?.observing(self.disk.ledger(), "split");
         let again = Again { run, rule, files, pass };
@@ -209,7 +209,7 @@ impl<R: Records> Job<'_, R> {
         let temporaries = &self.split_state()?.temporaries;
         let named = numbers.clone().filter_map(|part| Some((part, temporaries.get(part as usize)?.clone())));
         let named: Vec<_> = named.map(|(part, name)| (parts.path(part), Some(name))).collect();
-        let files = open_files(self, named, long_runs)?;
+        let files = open_files(self, named, long_runs, self.ahead_bytes(&run))?;
         let records = self.records.clone();
         let mut out = RecordSum::new();
         let mut add = |grouped: &Grouped, _: &mut BetweenChunks<'_, PartFile<R>>| {
@@ -227,6 +227,11 @@ impl<R: Records> Job<'_, R> {
         Ok(files)
     }
 
+    /// Memory for reading an intermediate file ahead.
+    fn ahead_bytes(&self, run: &Run) -> usize {
+        part_ahead_bytes(run.block_bytes.max(self.budget.block), self.budget.memory)
+    }
+
     /// Reads an intermediate file, and writes its records to the files of `again`.
     fn split_run<P: PartStream>(
         &mut self,
@@ -237,8 +242,7 @@ impl<R: Records> Job<'_, R> {
         let turns = self.turns_of_spills();
         let mut files = files.alternating(turns.is_some());
         let buffers = self.buffers_of(&files);
-        let ahead = part_ahead_bytes(run.block_bytes.max(self.budget.block), self.budget.memory);
-        let chunks = self.split_chunk_pool(ahead);
+        let chunks = self.split_chunk_pool(self.ahead_bytes(run))?;
         let inputs = Inputs::from_files(vec![run.as_input(&self.pool)]);
         let start = InputPosition::default();
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &chunks, start, self.cancel)

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use ascot_io::{BlockPool, PAGE_BYTES};
 use ascot_model::checkpoints::split_checkpoint_bytes;
-use ascot_model::sort_plan::long_run_bytes;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Result, SortError};
@@ -41,6 +40,8 @@ const BOUNDARIES_PER_MEMORY: u64 = 4;
 const MIN_SPLIT_CHUNK_BYTES: usize = 64 << 10;
 /// Minimum number of chunks for splitting: the reader holds some, and waits for one more to group records in.
 const MIN_SPLIT_CHUNKS: usize = 2 * (CHUNKS_READ + 1);
+/// Memory that the blocks of the parts leave to these chunks.
+const MIN_SPLIT_BYTES: usize = MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES;
 
 /// The times when a split stores its state.
 struct Checkpoints {
@@ -57,8 +58,8 @@ impl<R: Records> Job<'_, R> {
     /// Pass one, called `name`: writes every record to its part.
     pub(super) fn split_to_runs(&mut self, name: &str, router: Router<'_>, count: usize) -> Result<()> {
         let long_runs = partition_in_long_runs(&self.request.volumes, count);
-        let blocks = self.part_blocks(count, long_runs.is_some())?;
-        let chunks = self.split_chunk_pool(0);
+        let blocks = self.part_blocks(count, long_runs.is_some(), 0)?;
+        let chunks = self.split_chunk_pool(0)?;
         let parts = self.part_runs(count)?;
         let written: Vec<u64> = parts.iter().map(PartRun::bytes_before).collect();
         let parts = open_parts(parts, blocks, long_runs)?.observing(self.disk.ledger(), "split");
@@ -186,10 +187,10 @@ impl<R: Records> Job<'_, R> {
 
     /// Blocks of the parts, at least two each: a third is filled while others are written, and long
     /// runs take the memory there is. They are smaller if a resumed job has less memory than the one that
-    /// chose the parts.
-    pub(super) fn part_blocks(&self, parts: usize, long_runs: bool) -> Result<BlockPool> {
+    /// chose the parts. `ahead_bytes`: for reading ahead.
+    pub(super) fn part_blocks(&self, parts: usize, long_runs: bool, ahead_bytes: usize) -> Result<BlockPool> {
         let memory = self.budget.streams().min(self.pool.available());
-        let max_bytes = memory.saturating_sub(MIN_SPLIT_CHUNKS * MIN_SPLIT_CHUNK_BYTES);
+        let max_bytes = memory.saturating_sub(MIN_SPLIT_BYTES + ahead_bytes);
         let min_blocks = 2 * parts;
         let block = intermediate_block(self.budget.block, parts, max_bytes);
         if min_blocks * block > max_bytes {
@@ -198,7 +199,7 @@ impl<R: Records> Job<'_, R> {
             return Err(SortError::TooLittleMemory { given_bytes, min_bytes });
         }
         let blocks = if long_runs {
-            long_run_bytes(memory as u64) as usize / block
+            self.long_run_bytes(ahead_bytes) / block
         } else {
             (memory / PARTS_SHARE / block).min(3 * parts)
         };
@@ -206,11 +207,28 @@ impl<R: Records> Job<'_, R> {
         Ok(BlockPool::new(self.pool.region(blocks * block, "blocks of parts")?, block))
     }
 
-    /// Memory for chunks that are split: all that is left, but for `bytes`.
-    pub(super) fn split_chunk_pool(&self, bytes: usize) -> ChunkPool {
+    /// Memory for the blocks of parts in long runs: what is left beside chunks and `ahead_bytes`, and no more than is
+    /// planned.
+    pub(super) fn long_run_bytes(&self, ahead_bytes: usize) -> usize {
+        let planned = if self.emitters.are_none() {
+            self.budget.split_in_long_runs(self.records.record_bytes())
+        } else {
+            self.budget.distribution_in_long_runs()
+        };
+        planned.min(self.pool.available().saturating_sub(MIN_SPLIT_BYTES + ahead_bytes))
+    }
+
+    /// Memory for chunks that are split: all that is left, but for `bytes`. With too few, the reader would wait for
+    /// ever.
+    pub(super) fn split_chunk_pool(&self, bytes: usize) -> Result<ChunkPool> {
         let share = self.pool.available().saturating_sub(bytes);
+        if share < MIN_SPLIT_BYTES {
+            let given_bytes = self.budget.memory as u64;
+            let min_bytes = given_bytes + (MIN_SPLIT_BYTES - share) as u64;
+            return Err(SortError::TooLittleMemory { given_bytes, min_bytes });
+        }
         let chunk = SPLIT_CHUNK_BYTES.min(share / 16).max(MIN_SPLIT_CHUNK_BYTES) / PAGE_BYTES * PAGE_BYTES;
-        ChunkPool::new(&self.pool, chunk, (share / chunk).min(64), share)
+        Ok(ChunkPool::new(&self.pool, chunk, (share / chunk).min(64), share))
     }
 
     /// The `count` parts of pass one, new or as the killed job left them.

@@ -17,6 +17,13 @@ use crate::resources::{CHUNKS_READ, GroupMemory, descriptors};
 
 /// Inverse of the share of the blocks of parts in the memory of streams.
 const PARTS_SHARE: usize = 2;
+/// Inverse of the share of the inputs in the memory of a split in long runs, and their bytes at least: the threads that
+/// group records by part need a dozen chunks, and space for a long record if lengths vary.
+const INPUT_SHARE: usize = 16;
+const MIN_INPUT_BYTES: usize = 768 << 10;
+const MIN_VARYING_INPUT_BYTES: usize = 960 << 10;
+/// Longest record of a fixed length of which any chunk has a few.
+const SHORT_RECORD_BYTES: usize = 16 << 10;
 /// Smallest block: smaller requests cost more than they move.
 pub const BLOCK_BYTES_MIN: usize = 32 << 10;
 /// Largest block: larger ones are no faster on a device with a queue.
@@ -197,6 +204,29 @@ impl Budget {
     pub fn streams(&self) -> usize {
         self.memory.saturating_sub(self.common())
     }
+
+    /// Memory for the blocks of the parts of a split in long runs, of records of `record_bytes` bytes if their length
+    /// is fixed. A split has no merging threads and no other output. Where lengths vary, their memory is left to long
+    /// records.
+    pub fn split_in_long_runs(&self, record_bytes: Option<usize>) -> usize {
+        match record_bytes {
+            Some(len) if len <= SHORT_RECORD_BYTES => {
+                beside_inputs(self.memory.saturating_sub(self.codecs), MIN_INPUT_BYTES)
+            }
+            _ => self.distribution_in_long_runs(),
+        }
+    }
+
+    /// Memory for the blocks of the parts of a distribution in long runs. It has the merging threads that will sort the
+    /// parts.
+    pub fn distribution_in_long_runs(&self) -> usize {
+        beside_inputs(self.streams(), MIN_VARYING_INPUT_BYTES)
+    }
+}
+
+/// The part of `bytes` that the inputs of a split in long runs leave, with `inputs_min` bytes for them at least.
+fn beside_inputs(bytes: usize, inputs_min: usize) -> usize {
+    bytes - (bytes / INPUT_SHARE).max(inputs_min).min(bytes / 4)
 }
 
 /// Chunks being read; and chunks that wait for sorting or are sorted, each with the chunk it is gathered to.

@@ -5,6 +5,7 @@
 //!   find_volumes, volumes  profiles, directories and devices
 //!   lengths                lengths of records, and how they fill blocks
 //!   planner                the job, described for the model, which chooses the method
+//!   long_runs              the schedules of passes on volumes whose switches cost time
 //!   simulated              switches of merges and splits, counted by simulation
 //!   disk_space             refuses a job that cannot fit
 //!   corrected              profiles corrected by the job's own requests
@@ -15,6 +16,7 @@ mod corrected;
 pub mod disk_space;
 pub mod find_volumes;
 mod lengths;
+mod long_runs;
 pub mod planner;
 mod simulated;
 pub mod volumes;
@@ -29,10 +31,13 @@ pub(crate) use disk_space::{
     no_space_for_spills, refuse_without_space, shortage,
 };
 pub(crate) use lengths::Lengths;
+pub(crate) use long_runs::{
+    inputs_want_runs, merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs,
+    split_again_in_long_runs,
+};
 pub(crate) use planner::{
-    ASSUMED_RECORD_BYTES, Ahead, budget_of, host_of, inputs_want_runs, make_plan, merge_buffers,
-    merge_inputs_in_long_runs, merges_in_long_runs, partition_in_long_runs, plan_ahead, plan_split,
-    sort_budget_of, split_again_in_long_runs,
+    ASSUMED_RECORD_BYTES, Ahead, budget_of, host_of, make_plan, merge_buffers, plan_ahead, plan_split,
+    sort_budget_of,
 };
 pub(crate) use simulated::{Buffers, equal_parts_switches, merge_switches, scheduled_switches};
 pub(crate) use volumes::{

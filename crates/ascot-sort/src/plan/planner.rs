@@ -6,24 +6,23 @@
 //!
 //! Inputs that look sorted by a few samples are sorted by runs and merges, which writes little of them.
 
-use ascot_bowtie::schedule::Staircase;
 use ascot_io::ahead_bytes;
 use ascot_model::checkpoints::merge_checkpoint_bytes;
 use ascot_model::disk_use::DiskUse;
 use ascot_model::host::{HostProfile, RecordClass, RecordKind};
 use ascot_model::plan::{MethodPlan, PassPlan, Plan};
-use ascot_model::run_length::{Algorithm, Scheme, Shape};
 pub use ascot_model::sort_plan::part_count;
-use ascot_model::sort_plan::{HeldParts, Methods, RecordJob, Shares, SplitShape, long_run_bytes};
+use ascot_model::sort_plan::{HeldParts, Methods, RecordJob, Shares, SplitShape};
 use ascot_model::volume::VolumeProfile;
 use ascot_record::layout::Layout;
 
-use crate::api::{Keys, Method, Output, Result, SortError, SortRequest, SplitBy, Volumes};
+use crate::api::{Keys, Method, Output, Result, SortError, SortRequest, SplitBy};
 use crate::plan::budget::{
     BLOCK_FACTS_BYTES, Budget, ChunkShare, MergeShare, default_memory, intermediate_block, max_intermediates,
     max_parts, merge_fan_in, part_block, too_little,
 };
 use crate::plan::lengths::{Lengths, padded, padded_apart};
+use crate::plan::long_runs::inputs_want_runs;
 use crate::plan::simulated::{Buffers, count_switches};
 use crate::read::{Inputs, PART_AHEAD_BLOCKS, carry_bytes, filled_bytes};
 use crate::records::{AnyRecords, InputHead, Records, with_records};
@@ -31,7 +30,7 @@ use crate::resources::{HELD_FREE_CHUNKS, descriptors};
 
 /// Parts of a distribution are sorted in 1, 2, ... of this many shares of the memory, beside records held in the
 /// others.
-const PART_MEMORY_SHARES: usize = 32;
+const PART_MEMORY_SHARES: usize = 64;
 /// Inverse of the smallest share of the memory of the last merge that blocks have beside the facts about all of them.
 const LEAST_SHARE_OF_BLOCKS: usize = 4;
 /// Assumed length of a record if nothing is known, bytes.
@@ -125,14 +124,14 @@ impl<'a, R: Records> Facts<'a, R> {
         let scratch = |bytes| self.records.scratch_bytes(bytes);
         let chunks = budget.chunks(&scratch);
         let filled = self.filled_bytes(&chunks);
-        let held = if self.holds { filled * chunks.count.saturating_sub(HELD_FREE_CHUNKS) } else { 0 };
+        let held_chunks = chunks.count.saturating_sub(HELD_FREE_CHUNKS);
+        let held = if self.holds { filled * held_chunks } else { 0 };
         let sorted_apart = budget.memory.saturating_sub(PART_AHEAD_BLOCKS * budget.block);
         let of_parts = Budget { memory: sorted_apart, ..*budget }.chunks(&scratch);
         let streams = budget.streams();
         let open = descriptors().saturating_sub(self.request.output.parts_held());
         let batch = self.request.batch_size.unwrap_or(usize::MAX);
         let [fan_in, last_fan_in] = self.fan_ins().map(|fan_in| fan_in.min(open).min(batch).max(2) as u64);
-        let fan_out = (streams / 2 / (2 * budget.block)).min(open);
         RecordJob {
             input_bytes: self.extent.bytes,
             record_bytes: self.record_bytes,
@@ -142,16 +141,18 @@ impl<'a, R: Records> Facts<'a, R> {
             groups_parts: self.records.groups_parts(),
             memory_bytes: budget.memory as u64,
             shares: Shares {
-                all: (filled * chunks.count.saturating_sub(HELD_FREE_CHUNKS)) as u64,
+                all: (filled * held_chunks) as u64,
                 held: held as u64,
+                beside_held: streams.saturating_sub(chunks.bytes * held_chunks) as u64,
                 chunk: filled as u64,
                 chunk_memory: chunks.bytes as u64,
                 load: self.run_bytes(),
                 part: (of_parts.bytes * of_parts.part_buffer()) as u64,
                 fan_in,
                 last_fan_in,
-                fan_out: fan_out.max(2) as u64,
-                streams: streams.saturating_sub(budget.output_blocks * budget.block) as u64,
+                fan_out: (streams / 2 / (2 * budget.block)).min(open).max(2) as u64,
+                streams: self.merge_bytes() as u64,
+                parts: budget.distribution_in_long_runs() as u64,
                 block: budget.block as u64,
             },
             held_parts: self.held_parts(),
@@ -302,23 +303,30 @@ impl<'a, R: Records> Facts<'a, R> {
         let budget = self.budget;
         let block_of =
             |pass: &PassPlan| intermediate_block(budget.block, pass.outputs as usize, budget.streams());
-        self.count_switches(&mut plan, &job.shares, &block_of);
+        // A merge opens its runs with all memory that the facts about their blocks leave.
+        let merged = |pass: &PassPlan, held| {
+            let facts = self.facts_bytes(pass.read_bytes / pass.times.max(1));
+            (budget.streams().saturating_sub(facts) as u64).saturating_sub(job.shares.memory_of(held))
+        };
+        let parts = |pass: &PassPlan| Buffers { bytes: job.shares.parts, block: block_of(pass) as u64 };
+        plan.methods_mut().for_each(|method| self.count_switches(method, &merged, &parts));
         Ok(plan)
     }
 
-    /// Counts the switches of merges by simulation, and those of splits into blocks of `part_block` bytes.
-    fn count_switches(&self, plan: &mut Plan, shares: &Shares, part_block: &dyn Fn(&PassPlan) -> usize) {
-        let merged = |held| Buffers {
-            bytes: shares.streams.saturating_sub(shares.memory_of(held)),
-            block: self.budget.block as u64,
-        };
-        let bytes = long_run_bytes(self.budget.streams() as u64);
+    /// Counts the switches of merges and splits by simulation. `merged`: bytes of the blocks of a merge beside bytes
+    /// held in memory; `parts`: the buffers of the files of a split.
+    fn count_switches(
+        &self,
+        method: &mut MethodPlan,
+        merged: &dyn Fn(&PassPlan, u64) -> u64,
+        parts: &dyn Fn(&PassPlan) -> Buffers,
+    ) {
+        let block = self.budget.block as u64;
+        let merged = |pass: &PassPlan, held| Buffers { bytes: merged(pass, held), block };
         // Inputs on a volume of their own cost no switch of a split.
         let apart = self.request.volumes.input_volume.is_some();
-        let parts = |pass: &PassPlan, first: bool| {
-            (!(first && apart)).then(|| Buffers { bytes, block: part_block(pass) as u64 })
-        };
-        count_switches(plan, &self.volume, &merged, &parts);
+        let parts = |pass: &PassPlan, first: bool| (!(first && apart)).then(|| parts(pass));
+        count_switches(method, &self.volume, &merged, &parts);
     }
 
     fn merge_inputs(&self) -> Plan {
@@ -328,7 +336,9 @@ impl<'a, R: Records> Facts<'a, R> {
         job.shares.streams = merge_buffers(self.budget, self.request, self.extent.inputs, record_bytes).bytes;
         let mut plan = job.merge_inputs();
         if self.request.volumes.input_volume.is_none() {
-            self.count_switches(&mut plan, &job.shares, &|_| self.budget.block);
+            let merged = |_: &PassPlan, _| job.shares.streams;
+            let parts = |_: &PassPlan| Buffers { bytes: 0, block: 0 };
+            plan.methods_mut().for_each(|way| self.count_switches(way, &merged, &parts));
         }
         plan
     }
@@ -347,21 +357,24 @@ impl<'a, R: Records> Facts<'a, R> {
             in_turn: by == SplitBy::Size,
             varying: !matches!(self.request.layout, Layout::Fixed { .. } | Layout::Number(_)),
         };
-        let job = self.job(false);
-        let Some(mut plan) = job.split(&shape) else {
-            part_block(budget, 2)?;
-            // Memory suffices.
-            return Err(SortError::Request(format!(
-                "{parts} parts need more open files than this process may have\n  raise the limit (ulimit -n), or \
-                 ask for fewer parts"
-            )));
-        };
+        let bytes = budget.split_in_long_runs(self.records.record_bytes()) as u64;
+        let mut job = self.job(false);
+        job.shares.parts = bytes;
         let block_of = |pass: &PassPlan| match pass.name.as_str() {
             "split" => part_block(budget, pass.outputs as usize).map_or(budget.block, |(_, block)| block),
             _ => intermediate_block(budget.block, pass.outputs as usize, budget.streams()),
         };
-        self.count_switches(&mut plan, &job.shares, &block_of);
-        Ok(plan)
+        let parts_of = |pass: &PassPlan| Buffers { bytes, block: block_of(pass) as u64 };
+        let count = |way: &mut MethodPlan| self.count_switches(way, &|_, _| 0, &parts_of);
+        if let Some(plan) = job.split(&shape, &count) {
+            return Ok(plan);
+        }
+        part_block(budget, 2)?;
+        // Memory suffices.
+        Err(SortError::Request(format!(
+            "{parts} parts need more open files than this process may have\n  raise the limit (ulimit -n), or ask \
+             for fewer parts"
+        )))
     }
 }
 
@@ -489,7 +502,8 @@ pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, wha
     let inputs = if let Ahead::Merge(inputs) = what { inputs.into() } else { 1 };
     let extent = Extent { bytes: Some(data_bytes), are_files: true, inputs };
     let lengths = Lengths::from_mean(Some(record_bytes), None);
-    with_records!(AnyRecords::new(request, &InputHead::default())?, records => {
+    let records = AnyRecords::with_mean(request, &InputHead::default(), Some(record_bytes))?;
+    with_records!(records, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
         // The request does not name the output: files are assumed.
         match what {
@@ -502,50 +516,6 @@ pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, wha
             Ahead::Merge(_) => Ok(Facts { output_files: 1, ..facts }.merge_inputs()),
         }
     })
-}
-
-/// Whether long runs are better for a merge of `inputs` spills into a file on the same volume. Even one is read and
-/// written in turns.
-pub fn merges_in_long_runs(volumes: &Volumes, inputs: usize) -> bool {
-    inputs > 0 && volumes.wants_runs(inputs + 1)
-}
-
-/// The algorithm of a split of an intermediate file into `files` on the same volume, if long runs are better.
-pub fn split_again_in_long_runs(volumes: &Volumes, files: usize) -> Option<Algorithm> {
-    volumes.wants_runs(files + 1).then_some(Algorithm::A2)
-}
-
-/// The schedule of a merge of `inputs` files that is written elsewhere (A3).
-fn read_only(inputs: usize, blocks: usize) -> Option<Staircase> {
-    let shape = Shape { inputs: inputs as u32, outputs: 0, alpha: 1.0 };
-    Some(Staircase::new(Scheme::best_of(shape, Algorithm::A3)?, blocks as u32))
-}
-
-/// Whether long runs are better for a merge of the `inputs` of a job.
-pub fn inputs_want_runs(volumes: &Volumes, inputs: usize) -> bool {
-    match &volumes.input_volume {
-        Some(volume) => inputs > 1 && volume.wants_runs(inputs as f64),
-        None => merges_in_long_runs(volumes, inputs),
-    }
-}
-
-/// The schedule of a merge of the `inputs` of a job in long runs, if they are better.
-pub fn merge_inputs_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
-    if !inputs_want_runs(volumes, inputs) {
-        return None;
-    }
-    if volumes.input_volume.is_some() {
-        return read_only(inputs, blocks);
-    }
-    let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };
-    Some(Staircase::new(Scheme::best_of(shape, Algorithm::A4)?, blocks as u32))
-}
-
-/// The algorithm of a partitioned write to `files`, if long runs are better: A2, or A1 if the inputs are on another
-/// volume and reading them costs no switch.
-pub fn partition_in_long_runs(volumes: &Volumes, files: usize) -> Option<Algorithm> {
-    let algorithm = if volumes.input_volume.is_some() { Algorithm::A1 } else { Algorithm::A2 };
-    volumes.wants_runs(files + 1).then_some(algorithm)
 }
 
 /// Samples taken, and bytes of each.

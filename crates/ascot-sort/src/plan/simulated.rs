@@ -3,7 +3,7 @@
 
 use ascot_bowtie::schedule::BLOCKS_PER_STREAM;
 use ascot_bowtie::simulate::{Setup, Skew, simulate, simulate_equal_parts};
-use ascot_model::plan::{MethodPlan, PassPlan, Plan};
+use ascot_model::plan::{MethodPlan, PassPlan};
 use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
 use ascot_model::volume::VolumeProfile;
 
@@ -90,25 +90,21 @@ pub(crate) fn merge_switches(
 /// write on the volume.
 pub(super) type SplitBuffers<'a> = &'a dyn Fn(&PassPlan, bool) -> Option<Buffers>;
 
-/// Counts the switches of all merges and splits of a plan on `volume`. `merged`: the buffers of merged files beside
-/// some bytes held in memory; `parts`: those of a split.
+/// The buffers of the files that a pass merges beside some bytes held in memory.
+pub(super) type MergeBuffers<'a> = &'a dyn Fn(&PassPlan, u64) -> Buffers;
+
+/// Counts the switches of all merges and splits of a method on `volume`.
 pub(super) fn count_switches(
-    plan: &mut Plan,
+    method: &mut MethodPlan,
     volume: &VolumeProfile,
-    merged: &dyn Fn(u64) -> Buffers,
+    merged: MergeBuffers<'_>,
     parts: SplitBuffers<'_>,
 ) {
-    for method in std::iter::once(&mut plan.chosen).chain(&mut plan.others) {
-        let merged = merged(method.held_bytes);
-        count_in(method, volume, merged, parts);
-    }
-}
-
-fn count_in(method: &mut MethodPlan, volume: &VolumeProfile, merged: Buffers, parts: SplitBuffers<'_>) {
+    let held = method.held_bytes;
     for (number, pass) in method.passes.iter_mut().enumerate() {
         let runs = match pass.name.as_str() {
             "merge" | "merge some" | "merge some again" => {
-                runs_of(pass, Algorithm::A4, pass.inputs, 1, volume, merged)
+                runs_of(pass, Algorithm::A4, pass.inputs, 1, volume, merged(pass, held))
             }
             "split" | "split some" | "split some again" => parts(pass, number == 0)
                 .and_then(|parts| runs_of(pass, Algorithm::A2, 1, pass.outputs, volume, parts)),

@@ -40,21 +40,24 @@ use crate::resources::{CHUNKS_READ, ChunkPool, DeviceAccess, Lease, Long, Role, 
 pub const CARRY_BYTES_MAX: usize = 64 << 10;
 /// The carry's share of a small buffer. It is small because it holds no records once they are sorted.
 const CARRY_SHARE: usize = 128;
-/// Minimum bytes for the carry: no shorter record is ever a long record.
-pub const CARRY_BYTES_MIN: usize = 8 << 10;
+/// Minimum bytes for the carry: no shorter record is ever a long record. A page, because small memories consist of
+/// small chunks, whose carries hold no records until the last merge.
+pub const CARRY_BYTES_MIN: usize = 4 << 10;
+/// The same for records of a fixed length, whose carry takes no more than a record has.
+const FIXED_CARRY_BYTES_MIN: usize = 8 << 10;
 
 /// Bytes for the carry in a buffer of `chunk_bytes`, for records of `record_bytes` bytes if their length is fixed.
 pub fn carry_bytes(chunk_bytes: usize, record_bytes: Option<usize>) -> usize {
-    let max = (chunk_bytes / CARRY_SHARE).clamp(CARRY_BYTES_MIN, CARRY_BYTES_MAX).min(chunk_bytes / 4);
+    let least = if record_bytes.is_some() { FIXED_CARRY_BYTES_MIN } else { CARRY_BYTES_MIN };
+    let max = (chunk_bytes / CARRY_SHARE).clamp(least, CARRY_BYTES_MAX).min(chunk_bytes / 4);
     let max = max / PAGE_BYTES * PAGE_BYTES;
     record_bytes.map_or(max, |len| len.next_multiple_of(PAGE_BYTES).min(max))
 }
 
-/// Bytes that are read into a buffer of `chunk_bytes`; the others are for the carry and for the bytes that complete a
-/// last record.
+/// Bytes that are read into a buffer of `chunk_bytes`; the others are for the carry. The last read of an input whose
+/// last record may be completed leaves a page for that, too.
 pub fn filled_bytes(chunk_bytes: usize, records: &(impl RecordEnds + ?Sized)) -> usize {
-    let completion = if records.completion().is_some() { PAGE_BYTES } else { 0 };
-    chunk_bytes - carry_bytes(chunk_bytes, records.record_bytes()) - completion
+    chunk_bytes - carry_bytes(chunk_bytes, records.record_bytes())
 }
 
 /// Bytes of an input that ends where a read is short.
@@ -172,6 +175,16 @@ impl<R: RecordEnds + ?Sized> RecordCutter<R> {
         let start = end.checked_sub(self.carry.len())?;
         bytes[start..end].copy_from_slice(&std::mem::take(&mut self.carry));
         Some(start)
+    }
+
+    /// Bytes that a read asks for at most of the `left` bytes of the input, [`UNKNOWN`] for a pipe, which may end with
+    /// any read. A buffer has `chunk_bytes`, in which the end of the input leaves space for what completes its last
+    /// record.
+    fn most_bytes(&self, chunk_bytes: usize, left: u64) -> u64 {
+        let most = filled_bytes(chunk_bytes, &*self.records);
+        let may_end = left == UNKNOWN || left <= most as u64;
+        let completed = may_end && !self.spilled && self.records.completion().is_some();
+        (if completed { most - PAGE_BYTES } else { most }) as u64
     }
 
     /// The bytes that complete the last record of the input, whose last byte is `last`.
@@ -381,7 +394,7 @@ impl<R: RecordEnds + ?Sized> RecordReader<R> {
             let (Some(mut lease), Some(open)) = (lease, &mut self.open) else { return Ok(()) };
             let carry = carry_bytes(lease.bytes().len(), self.cutter.records.record_bytes());
             let left = open.to_ask.unwrap_or(0);
-            let max_bytes = filled_bytes(lease.bytes().len(), &*self.cutter.records) as u64;
+            let max_bytes = self.cutter.most_bytes(lease.bytes().len(), left);
             let stop = self.stops_after.map_or(max_bytes, |stop| stop.next_multiple_of(PAGE_BYTES as u64));
             let asked = left.min(max_bytes).min(stop);
             self.stops_after = self.stops_after.map(|stop| stop.saturating_sub(asked));

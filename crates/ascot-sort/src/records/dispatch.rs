@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ascot_record::framing::{CsvFraming, FixedFraming, Framing, LineFraming, PrefixedFraming};
 use ascot_record::keys::{
-    self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyColumn, KeyError, KeyOptions, KeyProgram,
+    self, ByteRangeKey, Compiled, CsvColumn, CsvKeySpec, KeyColumn, KeyError, KeyProgram,
 };
 use ascot_record::layout::{Layout, NumberFormat};
 use ascot_record::order::{LastResort, ProgramOrder, RangeOrder};
@@ -68,9 +68,32 @@ pub(crate) use with_records;
 impl AnyRecords {
     /// The records of `request`, whose first input begins with `head`.
     pub(crate) fn new(request: &SortRequest, head: &InputHead) -> Result<AnyRecords> {
+        AnyRecords::with_mean(request, head, None)
+    }
+
+    /// The same, if the mean length of the records is known to be `mean_bytes` bytes.
+    pub(crate) fn with_mean(
+        request: &SortRequest,
+        head: &InputHead,
+        mean_bytes: Option<f64>,
+    ) -> Result<AnyRecords> {
         match (request.layout, &request.keys) {
             (Layout::Number(format), Keys::Value { descending }) => Ok(numbers(format, *descending)),
-            (Layout::Lines { delimiter }, Keys::Command(options)) => lines(request, delimiter, options),
+            (Layout::Lines { delimiter }, Keys::Command(options)) => {
+                let framing = LineFraming(delimiter);
+                let last_resort = options.last_resort(request.stable, request.unique);
+                Ok(match keys::compile(options)? {
+                    Compiled::WholeBody { reverse } => {
+                        let records = Framed::new(framing, RangeOrder::whole(framing, reverse));
+                        AnyRecords::LineBodies(Arc::new(records.with_mean_of(&head.records, mean_bytes)))
+                    }
+                    Compiled::Program(program) => {
+                        let order = ProgramOrder::new(framing, program, last_resort);
+                        let records = Framed::new(framing, order);
+                        AnyRecords::LineKeys(Arc::new(records.with_mean_of(&head.records, mean_bytes)))
+                    }
+                })
+            }
             (Layout::Csv { separator, quote }, Keys::Columns(specs)) => {
                 let framing = CsvFraming { separator, quote };
                 let columns = csv_columns(framing, specs, head)?;
@@ -79,7 +102,8 @@ impl AnyRecords {
                 }
                 let program = keys::compile_columns(specs, &columns, separator, quote);
                 let order = ProgramOrder::new(framing, program, LastResort::None);
-                Ok(AnyRecords::CsvKeys(Arc::new(Framed::new(framing, order).with_columns(columns))))
+                let records = Framed::new(framing, order).with_columns(columns);
+                Ok(AnyRecords::CsvKeys(Arc::new(records.with_mean_of(&head.records, mean_bytes))))
             }
             (Layout::Fixed { len }, Keys::Ranges(ranges)) => fixed(len, ranges),
             (Layout::Prefixed { width, endian, keyed }, Keys::Ranges(ranges)) => {
@@ -99,20 +123,6 @@ fn numbers(format: NumberFormat, descending: bool) -> AnyRecords {
     } else {
         AnyRecords::U64(Arc::new(Numbers::new(format, descending)))
     }
-}
-
-fn lines(request: &SortRequest, delimiter: u8, options: &KeyOptions) -> Result<AnyRecords> {
-    let framing = LineFraming(delimiter);
-    let last_resort = options.last_resort(request.stable, request.unique);
-    Ok(match keys::compile(options)? {
-        Compiled::WholeBody { reverse } => {
-            AnyRecords::LineBodies(Arc::new(Framed::new(framing, RangeOrder::whole(framing, reverse))))
-        }
-        Compiled::Program(program) => AnyRecords::LineKeys(Arc::new(Framed::new(
-            framing,
-            ProgramOrder::new(framing, program, last_resort),
-        ))),
-    })
 }
 
 fn fixed(len: usize, ranges: &[ByteRangeKey]) -> Result<AnyRecords> {

@@ -22,8 +22,13 @@ use crate::resources::Lease;
 /// Maximum number of records sorted at a time; a chunk with more becomes several.
 const MAX_RECORDS: usize = 1 << 20;
 
-/// Length from which on all records of a chunk are sorted at a time, bytes. The lengths of lines are not known before.
+/// The least mean length of records with which all records of a chunk are sorted at a time, bytes.
 const SHORT_RECORD_BYTES: usize = 16;
+/// The largest mean length that is assumed where lengths vary, bytes. The working memory of a chunk has 16 bytes for
+/// each of so many records.
+const ASSUMED_BYTES_MAX: usize = 128;
+/// The least number of records sorted at a time, if a chunk has as many.
+const RECORDS_AT_ONCE_MIN: usize = 1024;
 
 /// Records that are framed and summed at a time: they stay in the processor's cache.
 const FRAMED_AT_ONCE: usize = 1024;
@@ -37,6 +42,8 @@ pub struct Framed<F, O> {
     order: O,
     /// Minimum length of every record's body, bytes.
     min_body: usize,
+    /// Length that the records of a chunk are assumed to have at least in the mean, bytes.
+    least_mean: usize,
     /// The columns of its keys, if the keys are columns.
     columns: Vec<KeyColumn>,
 }
@@ -58,7 +65,17 @@ impl RecordRef {
 impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
     /// Records cut by `framing`, ordered by `order`.
     pub fn new(framing: F, order: O) -> Self {
-        Framed { framing, order, min_body: 0, columns: Vec::new() }
+        let least_mean = framing.fixed_len().unwrap_or(0).max(SHORT_RECORD_BYTES);
+        Framed { framing, order, min_body: 0, least_mean, columns: Vec::new() }
+    }
+
+    /// The same records, whose mean length is about that of the records in `head`, or `mean_bytes` bytes if that is
+    /// given. Other records may have two thirds of it: a chunk of shorter ones is sorted in several parts.
+    pub fn with_mean_of(self, head: &[u8], mean_bytes: Option<f64>) -> Self {
+        let cut = self.framing.cut(head, usize::MAX);
+        let mean_bytes = mean_bytes.unwrap_or(cut.bytes as f64 / cut.records.max(1) as f64);
+        let least_mean = (mean_bytes * 2.0 / 3.0) as usize;
+        Framed { least_mean: least_mean.clamp(SHORT_RECORD_BYTES, ASSUMED_BYTES_MAX), ..self }
     }
 
     /// The same records, with keys that are columns.
@@ -89,8 +106,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
 
     /// Records that are sorted at once in a chunk: all of them if they have one length, or are not very short.
     fn max_records(&self, chunk_bytes: usize) -> usize {
-        let shortest = self.framing.fixed_len().unwrap_or(SHORT_RECORD_BYTES).max(SHORT_RECORD_BYTES);
-        (chunk_bytes / shortest).clamp(4096, MAX_RECORDS)
+        (chunk_bytes / self.least_mean).clamp(RECORDS_AT_ONCE_MIN, MAX_RECORDS)
     }
 
     fn end(&self, bytes: &[u8], start: usize) -> usize {
@@ -108,23 +124,6 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Framed<F, O> {
         let first = sparse.get(nearest).copied().unwrap_or(0);
         let next = |&start: &u32| Some(self.end(bytes, start as usize) as u32).filter(|&end| end < hi);
         std::iter::successors(Some(first), next).last().unwrap_or(first)
-    }
-
-    /// Starts of some records, including the first.
-    fn sparse(&self, records: &[u8]) -> Vec<u32> {
-        if let Some(len) = self.framing.fixed_len() {
-            return SparseStarts::of_fixed(records, len);
-        }
-        if self.framing.ends_from_anywhere() {
-            return SparseStarts::of_ends(records, |from| self.framing.end(records, from));
-        }
-        let mut sparse = SparseStarts::of(records);
-        let mut start = 0;
-        while let Some(end) = self.framing.end(records, start) {
-            sparse.note(start);
-            start = end;
-        }
-        sparse.starts
     }
 
     /// Writes the starts of records, as [`Framing::frame`] does, and adds the records to `sum`, a few at a time, while
@@ -420,7 +419,7 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Records for Framed<F, O> {
     }
 
     fn index(&self, lease: Lease, bytes: Range<usize>) -> Sorted {
-        let sparse = self.sparse(&lease.bytes()[bytes.clone()]);
+        let sparse = SparseStarts::of_framed(&self.framing, &lease.bytes()[bytes.clone()]);
         Sorted { lease: Arc::new(lease), bytes, index: Index::Sparse(sparse), unchecked: None }
     }
 

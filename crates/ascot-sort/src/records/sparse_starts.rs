@@ -1,5 +1,7 @@
 //! Starts of some records of a block, a few kilobytes apart, from which a search reads on.
 
+use ascot_record::framing::Framing;
+
 /// Bytes between two of them.
 const SPARSE_STEP: usize = 4096;
 
@@ -26,6 +28,23 @@ impl SparseStarts {
         let next = |&start: &usize| end(start + SPARSE_STEP - 1).filter(|&end| end < records.len());
         let first = (!records.is_empty()).then_some(0);
         std::iter::successors(first, next).map(|start| start as u32).collect()
+    }
+
+    /// The starts of `records`, which `framing` finds.
+    pub(super) fn of_framed(framing: &impl Framing, records: &[u8]) -> Vec<u32> {
+        if let Some(len) = framing.fixed_len() {
+            return SparseStarts::of_fixed(records, len);
+        }
+        if framing.ends_from_anywhere() {
+            return SparseStarts::of_ends(records, |from| framing.end(records, from));
+        }
+        let mut sparse = SparseStarts::of(records);
+        let mut start = 0;
+        while let Some(end) = framing.end(records, start) {
+            sparse.note(start);
+            start = end;
+        }
+        sparse.starts
     }
 
     /// Takes the start of the next record.

@@ -188,9 +188,8 @@ impl Passes {
         self.peak_spilled
     }
 
-    /// The passes, with their bottlenecks.
-    pub fn take_accounts(&mut self) -> Vec<PassAccount> {
-        let processors = processors();
+    /// The passes, with their bottlenecks on so many processors.
+    pub fn take_accounts(&mut self, processors: usize) -> Vec<PassAccount> {
         for pass in &mut self.done {
             pass.stages.iter_mut().for_each(StageAccount::set_rate);
             pass.bound_by = bottleneck(&pass.stages, pass.seconds, pass.device_seconds, processors);
@@ -314,7 +313,8 @@ pub fn files_of(ledger: &Ledger) -> (Vec<FileAccount>, Vec<FileAccount>) {
         FileAccount { file: label, files, moved }
     });
     // Files that were opened and not used are omitted.
-    files.filter(|file| file.moved.switches() > 0).partition(|file| file.file.is_some())
+    let is_used = |moved: &StreamAccount| moved.switches() + moved.read_bytes + moved.written_bytes > 0;
+    files.filter(|file| is_used(&file.moved)).partition(|file| file.file.is_some())
 }
 
 /// The name of run files and their indexes in the ledger, up to the first space, and in a report.

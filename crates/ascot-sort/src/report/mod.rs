@@ -3,5 +3,5 @@
 pub mod account;
 pub mod progress;
 
-pub(crate) use account::{JobSums, PassFacts, Passes, files_of, report_of_records};
+pub(crate) use account::{JobSums, PassFacts, Passes, files_of, processors, report_of_records};
 pub(crate) use progress::{Watch, with_progress};

@@ -8,7 +8,8 @@
 //!
 //! While the caller writes one run buffer, the next is read and sorted. A run buffer is half of the chunks in memory,
 //! or all of them if the input fits, or may still fit, in memory. A job that merges the end of its input from memory
-//! spills no more than it must, so that the rest of the input fits ([`Gather::Holding`]).
+//! spills no more than it must, so that the rest of the input fits ([`Gather::Holding`]). If the size of the input is
+//! not known, as that of a pipe, it spills a little whenever memory is full ([`Gather::InSteps`]).
 //!
 //! If the device serves reads and writes in turns ([`crate::resources::turns`]), the reader has it until it waits for
 //! memory, and the caller while it writes a run buffer. A second run buffer in memory would not be read meanwhile. So
@@ -76,12 +77,20 @@ pub enum Gather<'a> {
         /// Bytes of records that memory holds at last.
         held_bytes: u64,
     },
-    /// Everything, as long as it fits.
+    /// Everything, as long as it fits; then as many as a run buffer has.
     AllThatFits,
+    /// Everything, as long as it fits. Then, a few times, a part of a run buffer whenever memory is full: the input may
+    /// be only a little larger than memory. After that as many as a run buffer has.
+    InSteps,
     /// One input: a part that fits.
     ByInput(Option<Grouping<'a>>),
 }
 
+/// Inverse of the share of a run buffer that is taken when memory is full and the input may soon end: larger parts
+/// spill more than needed, and smaller ones make more runs, whose blocks take memory from what is held.
+const STEP_SHARE: usize = 4;
+/// Number of such steps: what they take is about all memory. While one is written, the next is not read.
+const MAX_STEPS: usize = 8;
 /// Maximum number of chunks that wait for a sorting thread: each holds two buffers.
 const QUEUED_CHUNKS: usize = 1;
 
@@ -107,7 +116,9 @@ pub fn sort_run_buffers<R: Records>(
                 sort_chunk(&**records, work, &memory.chunks, &mut scratch)
             }
         },
-        |sorted| Collector { records, memory, gather, chunks: VecDeque::new() }.collect(sorted, take),
+        |sorted| {
+            Collector { records, memory, gather, chunks: VecDeque::new(), steps: 0 }.collect(sorted, take)
+        },
     )
 }
 
@@ -191,6 +202,8 @@ struct Collector<'a, R> {
     gather: Gather<'a>,
     /// Sorted chunks that are in no run buffer yet.
     chunks: VecDeque<SortedChunk>,
+    /// Number of steps taken ([`Gather::InSteps`]).
+    steps: usize,
 }
 
 impl<R: Records> Collector<'_, R> {
@@ -241,6 +254,7 @@ impl<R: Records> Collector<'_, R> {
             Gather::Buffers if full.is_some() => full,
             // The reader waits for memory that no chunk holds.
             _ if count == 0 && starves => return Err(self.memory.chunks.too_few().into()),
+            Gather::InSteps if starves => Some(self.step().unwrap_or(count)),
             _ if starves => {
                 if matches!(self.gather, Gather::AllThatFits) {
                     self.gather = Gather::Buffers;
@@ -262,8 +276,23 @@ impl<R: Records> Collector<'_, R> {
 
     /// Number of the first chunks that make a full run buffer, if these are ready.
     fn full(&self) -> Option<usize> {
-        let memory = self.memory.run_buffer_chunks * self.memory.chunks.chunk_bytes();
-        self.first_with(memory as u64, SortedChunk::memory)
+        self.first_with_memory(self.memory.run_buffer_chunks)
+    }
+
+    /// Number of the first chunks to spill because not everything fits.
+    fn step(&mut self) -> Option<usize> {
+        if self.steps == MAX_STEPS {
+            self.gather = Gather::Buffers;
+            return self.full();
+        }
+        self.steps += 1;
+        self.first_with_memory(self.memory.run_buffer_chunks.div_ceil(STEP_SHARE))
+    }
+
+    /// Number of the first chunks that take the memory of `usual` chunks, if these are ready.
+    fn first_with_memory(&self, usual: usize) -> Option<usize> {
+        let bytes = usual * self.memory.chunks.chunk_bytes();
+        self.first_with(bytes as u64, SortedChunk::memory)
     }
 
     /// Number of the first chunks of which `bytes` add up to `wanted`, if these are ready.

@@ -14,7 +14,7 @@ use ascot_model::report::{REPORT_VERSION, Report};
 use crate::api::{Cancel, Observer, Output, Result, SortError};
 use crate::output::OutputStream;
 use crate::plan::{RunOptions, check_output_space, output_disk};
-use crate::report::{PassFacts, Passes, files_of};
+use crate::report::{PassFacts, Passes, files_of, processors};
 use crate::resources::peak_memory_bytes;
 use crate::view::reader::View;
 use crate::view::stream::{Reading, StreamPlan};
@@ -53,7 +53,7 @@ pub fn write_part(
     output.seal()?;
     passes.done("read", PassFacts { inputs: view.runs(), outputs, buffers });
     let (streams, streams_left_out) = files_of(disk.ledger());
-    let passes = passes.take_accounts();
+    let passes = passes.take_accounts(processors());
     let report = Report {
         version: REPORT_VERSION,
         verb: "read".into(),

@@ -189,7 +189,7 @@ fn open_all(members: &[Member], open: &(dyn Fn(&Member) -> Result<ViewRun> + Syn
 
 /// Memory of the merge of a few bytes: number and size of its blocks.
 const FEW_BLOCKS: usize = 4;
-const FEW_BLOCK_BYTES: usize = 64 << 10;
+const FEW_BLOCK_BYTES: usize = 32 << 10;
 
 struct Opened<R: Records> {
     records: Arc<R>,

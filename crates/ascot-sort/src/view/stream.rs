@@ -29,11 +29,11 @@ use crate::view::load::ViewRun;
 /// Number of blocks for each merging thread.
 const EMIT_BLOCKS: usize = 6;
 /// Minimum and maximum size of these blocks, bytes.
-const MIN_EMIT_BYTES: usize = 32 << 10;
+const MIN_EMIT_BYTES: usize = 16 << 10;
 const MAX_EMIT_BYTES: usize = 1 << 20;
 /// Inverse of their share of a stream's memory; and the same if each block of the runs' memory saves switches.
 const EMIT_SHARE: usize = 4;
-const EMIT_SHARE_BESIDE_LONG_RUNS: usize = 16;
+const EMIT_SHARE_BESIDE_LONG_RUNS: usize = 32;
 /// Memory for the schedule's data about each future block, bytes.
 const BLOCK_FACTS_BYTES: usize = 24;
 
