@@ -159,17 +159,21 @@ def expected(numbers):
     everything = (numbers / "sorted").read_bytes()
     twice = numbers / "merged"
     run("merge", numbers / "sorted", numbers / "sorted", *NUMBERS, "-o", twice)
+    run("split", numbers / "in", *NUMBERS, "--parts=3", "-o", numbers / "part-{}")
+    parts = sorted(numbers.glob("part-*"))
+    assert sum(path.stat().st_size for path in parts) == 20 * MIB
     return {
         "sort": {"sorted": everything},
         "distribute": {"sorted": everything},
         "merge": {"merged": twice.read_bytes()},
+        "split": {path.name: path.read_bytes() for path in parts},
         "view": {"viewed": everything},
     }
 
 
 def test_few_tasks_in_a_control_group(numbers, expected, tmp_path):
     everything = set(threaded_commands(numbers, tmp_path))
-    # The smallest limits refuse all commands, the largest refuses none.
+    # The smallest limit refuses all commands that need a thread beside the first; the largest refuses none.
     for limit in (1, 2, 3, 5, 8, 40):
         with tasks_cgroup(limit) as group:
 
@@ -179,7 +183,8 @@ def test_few_tasks_in_a_control_group(numbers, expected, tmp_path):
                 return run(*words, *threads, expect=None, timeout=PATIENCE_SECONDS, preexec_fn=enter)
 
             done, refused = check_few_threads(numbers, tmp_path, expected, launch)
-        assert limit > 1 or {"sort", "merge", "split", "view", "check", "gen"} <= refused
+        assert limit > 1 or {"sort", "merge", "view", "check", "gen"} <= refused
+        assert "split" in done, "a split needs no thread beside the first"
         assert limit < 40 or done == everything, refused
 
 

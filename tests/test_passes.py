@@ -199,7 +199,8 @@ def test_each_pass_takes_the_switches_of_the_simulation_and_of_the_plan(by, part
     run(*map(str, [*words, "-o", disk / "out-{:03}", "--report", disk / "run.json"]))
     report = json.loads((disk / "run.json").read_text())
     planned = {one["name"]: one for one in report["plan"]["chosen"]["passes"]}
-    assert [step["name"] for step in report["passes"]] == list(planned) == ["split some", "split"]
+    passes = ["split some", "split some again", "split"] if parts == 64 else ["split some", "split"]
+    assert [step["name"] for step in report["passes"]] == list(planned) == passes
     for step in report["passes"]:
         plan = planned[step["name"]]
         assert (step["times"], step["inputs"]) == (plan["times"], plan["inputs"])
@@ -213,7 +214,7 @@ def test_each_pass_takes_the_switches_of_the_simulation_and_of_the_plan(by, part
     one = ["simulate", "--inputs", "1", "--outputs", str(parts), "--memory", f"{memory[:-3]}MiB"]
     block = report["passes"][0]["buffers"]["block_bytes"]
     alone = json.loads(run(*one, "--block", f"{block}b", "--total", "400MB", "--json").stdout)["switches"]
-    seconds = [count * 0.0155 + moved / 3.549e9 for count, moved in [(switches, 8e8), (alone, 4e8)]]
+    seconds = [count * 0.0155 + moved / 3.549e9 for count, moved in [(switches, len(passes) * 4e8), (alone, 4e8)]]
     assert seconds[0] < seconds[1], (switches, alone)
 
 
@@ -249,8 +250,9 @@ def in_middle_pass(manifest):
 
 
 def split_words(source, disk, array, *more, parts=64):
-    words = ["split", source, *FIXED, "--by", "hash", "--parts", parts, "--memory", "8MiB", "--volume", array()]
-    return [*map(str, [*words, "--temp", disk, "-o", disk / "out-{:02}", *more])]
+    """A split in three passes."""
+    words = ["split", source, *FIXED, "--by", "hash", "--parts", parts, "--memory", "8MiB"]
+    return [*map(str, [*words, "--volume", array(), "--temp", disk, "-o", disk / "out-{:02}", *more])]
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +290,29 @@ def test_a_killed_split_goes_on(point, records, right, array, disk):
         assert read["spills"] <= passes_left * left * 1.01
     assert parts_in(disk) == right
     assert leftovers(disk) == [*(f"out-{at:02}" for at in range(64)), "run.json"]
+
+
+def test_a_split_goes_on_with_less_memory_than_blocks_were_made_for(large, array, disk):
+    """Blocks of 128 KiB that are read ahead take all that the parts leave within 8 MiB by the plan."""
+    source, _ = large
+    words = ["split", source, *FIXED, "--by", "hash", "--parts", 300, "--memory", "64MiB", "--volume", array()]
+    job = start(*map(str, [*words, "--temp", disk, "-o", disk / "out-{:03}"]))
+    stop_where(job, disk, lambda manifest: manifest["all_read"] and manifest["split"]["nodes"])
+    kill(job)
+    (kept,) = job_directories(disk)
+    run("sort", "--resume", str(kept), "--memory", "8MiB")
+    assert sum(path.stat().st_size for path in disk.glob("out-*")) == source.stat().st_size
+
+
+@pytest.mark.parametrize("threads", [4, 16])
+def test_a_distribution_in_passes_has_memory_for_many_threads(threads, large, array, disk):
+    """The merging threads, and the blocks that are read ahead, leave memory for the chunks that are split."""
+    source, right = large
+    more = ["--threads", threads, "--report", disk / "run.json"]
+    run(*distribution(source, disk, array, *more, memory="32MiB"))
+    steps = json.loads((disk / "run.json").read_text())["passes"]
+    assert [step["name"] for step in steps if step["name"].startswith("split")] == ["split some", "split"]
+    assert digest(disk / "out") == right
 
 
 def has_checkpoint(manifest):

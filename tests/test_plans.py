@@ -151,8 +151,9 @@ def test_reading_and_writing_alternate_if_switches_cost_time(method, files, tmp_
         if volume == "array":
             planned = {one["name"]: one["switches"] for one in report["plan"]["chosen"]["passes"]}
     assert (tmp_path / "array").read_bytes() == (tmp_path / "flash").read_bytes()
-    name, most = {"merge": ("form runs", 1.5), "distribute": ("sort parts", 2)}[method]
-    assert switches["array"][name] < most * planned[name], (switches, planned)
+    name = {"merge": "form runs", "distribute": "sort parts"}[method]
+    # Few runs are formed: one more is more than a tenth.
+    assert switches["array"][name] <= max(1.10 * planned[name], planned[name] + 1), (switches, planned)
     assert switches["array"][name] < switches["flash"][name] / 2, switches
 
 

@@ -5,11 +5,12 @@ import json
 import math
 import random
 import re
+import subprocess
 from array import array as sys_array
 from collections import Counter
 
 import pytest
-from support import FIXED, run, sorted_files
+from support import FIXED, MIB, run, sorted_files
 
 ARRAY = """name = "24 disks"
 read_bytes_per_s = 3.549e9
@@ -236,6 +237,34 @@ def test_splits_take_the_switches_of_the_plan(memory, switch_seconds, array, tmp
     memory_bytes = step["buffers"]["blocks"] * step["buffers"]["block_bytes"]
     moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in step["streams"])
     assert step["switches"] < 0.75 * moved / (memory_bytes / 33), (step["switches"], moved, memory_bytes)
+    assert step["buffers"]["memory_share"] >= 0.9, step["buffers"]
+
+
+def test_a_split_of_lines_leaves_memory_to_a_long_one(array, tmp_path):
+    lines = [random.Random(1).randbytes(20).hex().encode()] * 200_000 + [b"x" * 900_000] + [b"y"] * 10
+    (tmp_path / "in").write_bytes(b"\n".join(lines) + b"\n")
+    words = [tmp_path / "in", "--by", "hash", "--parts", "32", "--memory", "8MiB", "--volume", array(0.0003)]
+    run("split", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "{:02}")
+    [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
+    assert step["buffers"]["memory_share"] >= 0.8, step["buffers"]
+    parts = [(tmp_path / f"{part:02}").read_bytes().splitlines() for part in range(32)]
+    assert Counter(line for part in parts for line in part) == Counter(lines)
+
+
+def test_a_pipe_makes_as_few_runs_as_memory_allows(array, tmp_path):
+    """Where switches are cheap, a pipe is spilled in small parts, so that its end stays in memory; here in halves."""
+    run("gen", "600k", "-o", tmp_path / "in")
+    words = ["sort", "-", *FIXED, "--memory", "16MiB", "--volume", array(0.0155), "--report", tmp_path / "run.json"]
+    with open(tmp_path / "in", "rb") as file:
+        cat = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+        run(*words, "-o", tmp_path / "out", stdin=cat.stdout)
+        cat.communicate()
+    run("check", tmp_path / "out", *FIXED)
+    formed, merged = json.loads((tmp_path / "run.json").read_text())["passes"]
+    # Blocks of threads, output and what is being sorted take a fifth of the memory.
+    assert formed["outputs"] <= math.ceil(60_000_000 / (0.8 * 16 * MIB / 2)), formed
+    moved = sum(stream["read_bytes"] + stream["written_bytes"] for stream in merged["streams"])
+    assert merged["switches"] <= 1.10 * simulated(merged, moved), merged
 
 
 # Files, records of each, and memory.
@@ -263,7 +292,7 @@ def test_reading_a_view_takes_the_switches_of_the_simulation(files, records, mem
     )
     assert read["switches"] <= 1.10 * schedule, (read["switches"], schedule, equal)
     assert equal > 1.25 * read["switches"], (read["switches"], schedule, equal)
-    assert buffers["memory_share"] >= 0.85, buffers
+    assert buffers["memory_share"] >= 0.9, buffers
 
 
 @pytest.mark.parametrize("files, records, memory", VIEWS)
@@ -282,7 +311,7 @@ def test_a_view_is_written_to_its_volume_by_the_schedule_of_a_merge(files, recor
     assert step["switches"] <= 1.10 * schedule, (step["switches"], schedule, equal)
     assert step["switches"] < 0.75 * equal, (step["switches"], schedule, equal)
     # Beside the merged blocks and the output.
-    assert step["buffers"]["memory_share"] >= 0.85, step["buffers"]
+    assert step["buffers"]["memory_share"] >= 0.9, step["buffers"]
     # A part, too; and a reader on another device takes no turns.
     run("view", *words, "--range", "100..5000000", "-o", tmp_path / "part.rec")
     assert (tmp_path / "part.rec").read_bytes() == (tmp_path / "out.rec").read_bytes()[100:5000000]
