@@ -97,6 +97,27 @@ def test_merges_of_lines_take_the_switches_of_the_simulation(array, tmp_path):
     check_merges(json.loads((tmp_path / "run.json").read_text()), min_share=0.8)
 
 
+@pytest.mark.parametrize("job", ["merge of runs", "distribution", "in memory", "reshape"])
+def test_plans_count_a_switch_for_each_further_part(job, array, tmp_path):
+    """Parts are written one after the other: each begins with a switch."""
+    files = sorted_files(tmp_path, [125_000] * 8)
+    memory = "128MiB" if job == "in memory" else "16MiB"
+    words = [*files, *FIXED, "--memory", memory, "--volume", array(0.0039), "--report", tmp_path / "run.json"]
+    method = {"merge of runs": "merge", "distribution": "distribute", "in memory": "auto"}.get(job)
+    command = ["sort", "--method", method] if method else ["reshape", "--by", "range"]
+    last = {}
+    for parts in (1, 41):
+        run(*command, *words, "--parts", parts, "-o", tmp_path / f"{parts}-{{}}")
+        report = json.loads((tmp_path / "run.json").read_text())
+        planned, taken = report["plan"]["chosen"]["passes"][-1], report["passes"][-1]
+        assert planned["name"] == taken["name"]
+        assert abs(planned["switches"] / taken["switches"] - 1) <= 0.10, (parts, planned, taken["switches"])
+        last[parts] = planned
+    assert last[41]["switches"] == last[1]["switches"] + 40
+    assert last[41]["device_seconds"] == pytest.approx(last[1]["device_seconds"] + 40 * 0.0039)
+    assert b"".join((tmp_path / f"41-{part}").read_bytes() for part in range(41)) == (tmp_path / "1-0").read_bytes()
+
+
 def test_a_merge_in_long_runs_names_the_memory_of_a_long_line(array, tmp_path):
     files = []
     for number in range(4):

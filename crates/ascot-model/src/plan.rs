@@ -123,6 +123,12 @@ impl PassPlan {
             + volume.seconds_of(self.requests, self.checkpoints);
     }
 
+    /// Adds the switches to further files that are written one after the other.
+    pub fn add_files_in_turn(&mut self, files: u64, volume: &VolumeProfile) {
+        self.switches += files;
+        self.device_seconds += volume.seconds(0.0, 0.0, files as f64, (self.inputs + self.outputs) as f64);
+    }
+
     /// Seconds the pass takes.
     pub fn seconds(&self) -> f64 {
         let p = self.overlap;

@@ -56,7 +56,7 @@ pub struct Job<'a, R: Records> {
     pub inputs: Inputs,
     /// The header of the output.
     pub header: Option<Vec<u8>>,
-    /// The merging threads.
+    /// The merging threads; none while their memory serves a split.
     pub emitters: Arc<EmitThreads>,
     /// The compression of its spills.
     pub compression: SpillCompression,
@@ -109,10 +109,10 @@ impl<'a, R: Records> Job<'a, R> {
         let codecs = pool.reserve(budget.codecs, "codecs of spills")?;
         disk.stop_when(cancel.flag());
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
-        let emitters = match plan.chosen.method.as_str() {
-            // A split merges nothing: the blocks of its parts have the memory of these threads.
-            "split" => EmitThreads::none(),
-            _ => EmitThreads::start(&records, &pool, budget.threads, budget.emit_blocks, budget.block)?,
+        let splits_alone = match plan.chosen.method.as_str() {
+            "split" => true,
+            "distribute" => budget.splits_alone(records.record_bytes()),
+            _ => false,
         };
         let writes_files = matches!(request.output, Output::Path(_) | Output::Parts(_));
         let unlink = BackgroundUnlink::new(&disk);
@@ -120,7 +120,7 @@ impl<'a, R: Records> Job<'a, R> {
         let can_be_named = inputs.can_be_reopened() && writes_files && manifest.is_storable();
         let resumable = can_be_named && !request.merge_only;
         let rest_bytes = if plan.chosen.method == "distribute" { plan.chosen.held_bytes } else { 0 };
-        Ok(Job {
+        let mut job = Job {
             started: passes.began(),
             passes,
             compression: SpillCompression::new(request, &plan, &disk),
@@ -134,7 +134,7 @@ impl<'a, R: Records> Job<'a, R> {
             cancel,
             inputs,
             header: None,
-            emitters: Arc::new(emitters),
+            emitters: Arc::new(EmitThreads::none()),
             unlink,
             dir: None,
             view_index: None,
@@ -149,7 +149,21 @@ impl<'a, R: Records> Job<'a, R> {
             verb: None,
             duplicates: None,
             observer,
-        })
+        };
+        if !splits_alone {
+            job.start_merging_threads()?;
+        }
+        Ok(job)
+    }
+
+    /// Starts the merging threads, unless they run.
+    pub fn start_merging_threads(&mut self) -> Result<()> {
+        if self.emitters.are_none() {
+            let Budget { threads, emit_blocks, block, .. } = self.budget;
+            self.emitters =
+                Arc::new(EmitThreads::start(&self.records, &self.pool, threads, emit_blocks, block)?);
+        }
+        Ok(())
     }
 
     /// Resumes the job whose directory is `dir`, in the state of `manifest`. If it ends early again, it can be resumed
@@ -219,10 +233,15 @@ impl<'a, R: Records> Job<'a, R> {
 
     /// Starts the output with its header, or resumes that of a killed job.
     pub fn open_output(&mut self) -> Result<OutputWriter<R>> {
-        if let Output::Parts(parts) = &self.request.output {
-            return self.open_rolling_output(parts, true);
-        }
         let blocks = self.output_blocks()?;
+        self.open_output_through(blocks)
+    }
+
+    /// The same through `blocks`.
+    pub fn open_output_through(&mut self, blocks: BlockPool) -> Result<OutputWriter<R>> {
+        if let Output::Parts(parts) = &self.request.output {
+            return self.open_rolling_output(parts, blocks, true);
+        }
         if let Some(OutputState { durable, .. }) = &self.manifest.output
             && let Output::Path(path) = &self.request.output
         {
@@ -239,7 +258,8 @@ impl<'a, R: Records> Job<'a, R> {
         Ok(output)
     }
 
-    fn output_blocks(&self) -> Result<BlockPool> {
+    /// Memory of the output.
+    pub fn output_blocks(&self) -> Result<BlockPool> {
         let region = self.pool.region(self.budget.output_blocks * self.budget.block, "the output")?;
         Ok(BlockPool::new(region, self.budget.block))
     }
@@ -263,7 +283,12 @@ impl<'a, R: Records> Job<'a, R> {
     }
 
     /// Starts an output of several files of equal size. `by_key`: equal keys stay together.
-    pub fn open_rolling_output(&mut self, parts: &Parts, by_key: bool) -> Result<OutputWriter<R>> {
+    pub fn open_rolling_output(
+        &mut self,
+        parts: &Parts,
+        blocks: BlockPool,
+        by_key: bool,
+    ) -> Result<OutputWriter<R>> {
         let total = self.inputs.record_bytes().ok_or_else(|| {
             SortError::Request(
                 "parts are cut by size, and the size of a pipe is unknown\n  write it to a file first".into(),
@@ -271,7 +296,6 @@ impl<'a, R: Records> Job<'a, R> {
         })?;
         // The other half is for inputs and spills.
         parts.check(descriptors() / 2)?;
-        let blocks = self.output_blocks()?;
         let files = RollingFiles::new(parts, total, &self.disk, self.cancel, self.header.as_deref(), by_key);
         let files = files.named(&self.manifest.temporaries);
         let Some(OutputState { durable, .. }) = &self.manifest.output else {

@@ -45,6 +45,8 @@ pub(crate) struct FilesPlan {
     pub(crate) stream_bytes: u64,
     /// Maximum number of streams of a pass.
     pub(crate) max_streams: u32,
+    /// Files that the last merge writes after its first one.
+    further_outputs: u32,
     volume: VolumeProfile,
     budget: Budget,
     merged: Buffers,
@@ -90,6 +92,7 @@ pub(crate) fn plan_files(request: &SortRequest, job: FilesJob, input_bytes: u64)
         passes: plan.chosen.passes,
         stream_bytes,
         max_streams: u32::try_from(streams).unwrap_or(u32::MAX),
+        further_outputs: (request.output.parts_held() as u32).saturating_sub(1),
         volume: request.volumes.profile(),
         budget,
         merged,
@@ -147,7 +150,9 @@ impl PassModel for FilesPlan {
             None if wants_runs => bowties * scheduled_switches(&scheme, buffers, each) as f64,
             None => in_blocks,
         };
-        let switches = self.volume.switches(bytes, runs.max(bowties * files));
+        // The last pass of a merge is one bowtie.
+        let in_turn = if shape.outputs == 1 && bowties <= 1.0 { f64::from(self.further_outputs) } else { 0.0 };
+        let switches = self.volume.switches(bytes, runs.max(bowties * files) + in_turn);
         // Where switches cost little, they cost the time of a request, and requests are blocks in any order.
         let paid = if wants_runs { switches } else { switches.max(in_blocks) };
         // Streams with parts of memory are read and written in turns.

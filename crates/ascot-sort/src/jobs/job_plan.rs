@@ -255,6 +255,7 @@ impl PlanRequest {
             FilesTask::Merge => (FilesJob::Merge { inputs }, *job, Vec::new()),
             FilesTask::Split => (FilesJob::Split { outputs }, *job, Vec::new()),
             FilesTask::Reshape => {
+                request.output = Output::Parts(Parts::new("{}", outputs)?);
                 (FilesJob::Merge { inputs }, FileJob { what: "merge", ..*job }, vec![IN_TURN])
             }
             FilesTask::ReshapeByRoute => {

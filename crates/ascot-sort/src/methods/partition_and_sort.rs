@@ -15,6 +15,7 @@
 use std::sync::{Arc, Mutex};
 
 use ascot_io::sync::Unpoisoned;
+use ascot_io::{BlockPool, Buf};
 use ascot_model::report::Report;
 use ascot_model::sort_plan::{MAX_PARTS, MAX_READ_BYTES, SamplePlaces, uneven_part_bytes};
 
@@ -23,6 +24,7 @@ use crate::job::Job;
 use crate::merge::CutRules;
 use crate::methods::freeing_sink::Destination;
 use crate::methods::held_rest::{HeldRest, LastPass};
+use crate::output::OutputWriter;
 use crate::partition::key_sample::KeySample;
 use crate::partition::route::Router;
 use crate::plan::planner::part_count;
@@ -57,11 +59,7 @@ impl<R: Records> Job<'_, R> {
     /// Sorts the inputs by a partitioned write.
     pub fn sort_by_distribution(mut self) -> Result<Report> {
         self.begin_spilling()?;
-        let output = self.open_output()?;
-        if !self.manifest.all_read {
-            self.distribute()?;
-        }
-        self.split_groups()?;
+        let output = self.open_output_and_split()?;
         let StoredMethod::Distribute(keys) = &self.manifest.method else {
             return Err(SortError::Internal("parts without splitters"));
         };
@@ -75,6 +73,28 @@ impl<R: Records> Job<'_, R> {
         pass.rest = self.hold_rest(&splitters)?;
         self.sort_parts(&splitters, &mut pass)?;
         self.finish(pass.output, &pass.sums.out, &pass.sums.dropped)
+    }
+
+    /// Opens the output and splits the inputs. In long runs the blocks of the parts have all memory: merging threads
+    /// and the output get theirs afterwards, unless a killed job has left an output.
+    fn open_output_and_split(&mut self) -> Result<OutputWriter<R>> {
+        let splits_alone =
+            self.emitters.are_none() && self.manifest.output.is_none() && !self.manifest.all_read;
+        let mut output = if splits_alone {
+            self.open_output_through(BlockPool::new(Buf::heap(0), self.budget.block))?
+        } else {
+            self.start_merging_threads()?;
+            self.open_output()?
+        };
+        if !self.manifest.all_read {
+            self.distribute()?;
+        }
+        self.split_groups()?;
+        if splits_alone {
+            self.start_merging_threads()?;
+            output.use_blocks(self.output_blocks()?);
+        }
+        Ok(output)
     }
 
     /// Splits the inputs into parts, or into groups of them if the plan has several splits.

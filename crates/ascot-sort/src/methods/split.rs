@@ -89,7 +89,8 @@ fn bounds_of<R: Records>(job: &Job<'_, R>, parts: &Parts) -> Result<Vec<Vec<u8>>
 }
 
 fn by_size<R: Records>(mut job: Job<'_, R>, parts: &Parts) -> Result<Report> {
-    let mut output = job.open_rolling_output(parts, false)?;
+    let blocks = job.output_blocks()?;
+    let mut output = job.open_rolling_output(parts, blocks, false)?;
     let chunks = chunk_pool(&job);
     let mut reader = job.reader(&chunks);
     let mut out = RecordSum::new();

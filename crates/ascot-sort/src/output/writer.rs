@@ -129,6 +129,11 @@ impl<R: Records> OutputWriter<R> {
         Ok(this)
     }
 
+    /// Replaces its blocks, of which none is in use.
+    pub fn use_blocks(&mut self, blocks: BlockPool) {
+        self.blocks = blocks;
+    }
+
     /// Appends merged records.
     pub fn write(&mut self, block: MergedBlock) -> Result<()> {
         if self.rolling.is_some() {

@@ -205,6 +205,12 @@ impl Budget {
         self.memory.saturating_sub(self.common())
     }
 
+    /// Whether a distribution of records of `record_bytes` bytes, if their length is fixed, splits before it has memory
+    /// for merging threads and an output.
+    pub fn splits_alone(&self, record_bytes: Option<usize>) -> bool {
+        self.long_runs && record_bytes.is_some_and(|len| len <= SHORT_RECORD_BYTES)
+    }
+
     /// Memory for the blocks of the parts of a split in long runs, of records of `record_bytes` bytes if their length
     /// is fixed. A split has no merging threads and no other output. Where lengths vary, their memory is left to long
     /// records.
@@ -217,8 +223,8 @@ impl Budget {
         }
     }
 
-    /// Memory for the blocks of the parts of a distribution in long runs. It has the merging threads that will sort the
-    /// parts.
+    /// Memory for the blocks of the parts of a distribution in long runs that has the merging threads which will sort
+    /// the parts.
     pub fn distribution_in_long_runs(&self) -> usize {
         beside_inputs(self.streams(), MIN_VARYING_INPUT_BYTES)
     }

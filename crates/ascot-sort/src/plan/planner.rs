@@ -152,7 +152,7 @@ impl<'a, R: Records> Facts<'a, R> {
                 last_fan_in,
                 fan_out: (streams / 2 / (2 * budget.block)).min(open).max(2) as u64,
                 streams: self.merge_bytes() as u64,
-                parts: budget.distribution_in_long_runs() as u64,
+                parts: self.distribution_in_long_runs() as u64,
                 block: budget.block as u64,
             },
             held_parts: self.held_parts(),
@@ -161,6 +161,15 @@ impl<'a, R: Records> Facts<'a, R> {
             input_volume: self.request.volumes.input_volume.as_ref(),
             host: &self.host,
         }
+    }
+
+    /// Memory of the parts of a distribution in long runs.
+    fn distribution_in_long_runs(&self) -> usize {
+        let record_bytes = self.records.record_bytes();
+        if self.budget.splits_alone(record_bytes) {
+            return self.budget.split_in_long_runs(record_bytes);
+        }
+        self.budget.distribution_in_long_runs()
     }
 
     /// Number of runs that memory allows to merge at once, early and at last, as the job counts them. Early merges have
@@ -309,7 +318,10 @@ impl<'a, R: Records> Facts<'a, R> {
             (budget.streams().saturating_sub(facts) as u64).saturating_sub(job.shares.memory_of(held))
         };
         let parts = |pass: &PassPlan| Buffers { bytes: job.shares.parts, block: block_of(pass) as u64 };
-        plan.methods_mut().for_each(|method| self.count_switches(method, &merged, &parts));
+        for method in plan.methods_mut() {
+            self.count_switches(method, &merged, &parts);
+            self.count_outputs(method);
+        }
         Ok(plan)
     }
 
@@ -329,6 +341,13 @@ impl<'a, R: Records> Facts<'a, R> {
         count_switches(method, &self.volume, &merged, &parts);
     }
 
+    /// Counts the switch to each further file of the output, after the one that the last pass has.
+    fn count_outputs(&self, method: &mut MethodPlan) {
+        if let Some(last) = method.passes.last_mut() {
+            last.add_files_in_turn(self.output_files.saturating_sub(1), &self.volume);
+        }
+    }
+
     fn merge_inputs(&self) -> Plan {
         let mut job = self.job(false);
         job.shares.fan_in = merge_fan_in(self.budget, self.request) as u64;
@@ -340,6 +359,7 @@ impl<'a, R: Records> Facts<'a, R> {
             let parts = |_: &PassPlan| Buffers { bytes: 0, block: 0 };
             plan.methods_mut().for_each(|way| self.count_switches(way, &merged, &parts));
         }
+        plan.methods_mut().for_each(|way| self.count_outputs(way));
         plan
     }
 
@@ -490,12 +510,13 @@ pub enum Ahead {
     Sort,
     /// A split of one file by key into this number of parts.
     Split(u32),
-    /// A merge of this number of sorted files.
+    /// A merge of this number of sorted files, into the parts of the request if it names some.
     Merge(u32),
 }
 
 /// Plans a job on `data_bytes` bytes in files that need not exist. Their records have about `record_bytes` bytes,
-/// unless their layout has a fixed length. The inputs and the output of the request are ignored.
+/// unless their layout has a fixed length. The inputs of the request are ignored; its output is one file, unless it
+/// names parts.
 pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, what: Ahead) -> Result<Plan> {
     let budget_of = if what == Ahead::Sort { sort_budget_of } else { budget_of };
     let budget = budget_of(request, Some(data_bytes))?;
@@ -505,15 +526,14 @@ pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, wha
     let records = AnyRecords::with_mean(request, &InputHead::default(), Some(record_bytes))?;
     with_records!(records, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
-        // The request does not name the output: files are assumed.
+        let facts = Facts { output_files: facts.output_files.max(1), ..facts };
         match what {
             Ahead::Sort => {
-                let facts = Facts { output_files: 1, ..facts };
                 let plan = facts.sort(request.method, false)?;
                 facts.check_merge_memory(&plan).map(|()| plan)
             }
             Ahead::Split(parts) => Facts { output_files: parts.into(), ..facts }.split(SplitBy::Hash, parts),
-            Ahead::Merge(_) => Ok(Facts { output_files: 1, ..facts }.merge_inputs()),
+            Ahead::Merge(_) => Ok(facts.merge_inputs()),
         }
     })
 }
