@@ -344,7 +344,16 @@ def running(script):
 
 
 def commands_running():
-    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    """The commands of all processes; that of a flow ends with the command of its program."""
+    return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def ends_soon(command):
+    """Whether a process ends that was killed: the system may take a moment."""
+    deadline = time.monotonic() + 20
+    while command in commands_running() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return command not in commands_running()
 
 
 def test_a_program_that_does_not_exist(disk):
@@ -383,7 +392,7 @@ def test_what_a_program_left_behind_ends_with_a_flow_that_fails(disk):
     done = run("flow", *flow, "--", "sh", "-c", script, expect=2, timeout=30)
     assert "sh has neither read nor written for" in done.stderr
     assert leftovers(disk) == ["in0"]
-    assert "sleep 612" not in commands_running()
+    assert ends_soon("sleep 612")
 
 
 def test_a_full_disk_ends_the_program(disk):
@@ -413,8 +422,7 @@ def test_a_signal_ends_the_program_and_removes_the_files(number, disk):
     assert process.wait(20) == -number
     assert leftovers(disk) == ["in0"]
     assert not running(script)
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
-    assert "sleep 611" not in listed
+    assert ends_soon("sleep 611")
 
 
 def test_a_program_does_not_outlive_a_flow_that_is_killed(disk):

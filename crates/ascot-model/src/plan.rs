@@ -287,6 +287,20 @@ impl Plan {
         std::iter::once(&mut self.chosen).chain(&mut self.others)
     }
 
+    /// The plan as reports have it. If the size of the input is unknown, bytes and passes were assumed so that the job
+    /// could begin: nothing was predicted.
+    #[must_use]
+    pub fn reported(mut self) -> Self {
+        if self.input_bytes.is_none() {
+            for method in self.methods_mut() {
+                method.passes.clear();
+                method.factors.clear();
+                (method.peak_disk_bytes, method.disk) = (0, DiskNeed::default());
+            }
+        }
+        self
+    }
+
     /// The method with the shortest predicted time on `volume`, and the others. Of equally fast ones, the one that
     /// computes least wins; of those that compute about as much, the first.
     pub fn cheapest(

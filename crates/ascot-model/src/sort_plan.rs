@@ -313,10 +313,18 @@ impl RecordJob<'_> {
         let data = self.data();
         let kept = self.kept(data);
         let (sorting, merging) = self.load_rates();
-        let reading = Moved { read_bytes: data, inputs: self.inputs, ..Moved::default() };
+        // Files are read and written one after the other.
+        let switches = self.inputs.min(data);
+        let reading = Moved { read_bytes: data, switches, inputs: self.inputs, ..Moved::default() };
         let mut reading = self.pass("read and sort", reading, &[(data, sorting)]);
         self.read_elsewhere(&mut reading, Many::Neither);
-        let writing = Moved { written_bytes: kept, outputs: 1, checkpoints: 1, ..Moved::default() };
+        let writing = Moved {
+            written_bytes: kept,
+            switches: kept.min(1),
+            outputs: 1,
+            checkpoints: 1,
+            ..Moved::default()
+        };
         let passes = vec![reading, self.pass("write", writing, &[(kept, merging)])];
         let summary = "sort in memory, without spills".into();
         method("in memory", summary, passes, self.disk.output_alone(kept), "everything fits in memory")

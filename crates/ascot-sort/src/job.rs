@@ -543,7 +543,7 @@ impl<'a, R: Records> Job<'a, R> {
             verb: self.verb.map_or(of_records.verb, str::to_owned),
             predicted_seconds: plan.input_bytes.map(|_| plan.chosen.seconds()),
             predicted_peak_disk_bytes: predicted_disk(&plan),
-            plan: Some(plan),
+            plan: Some(plan.reported()),
             seconds: self.started.elapsed().as_secs_f64() + self.manifest.seconds,
             memory_bytes: self.budget.memory as u64,
             peak_spill_bytes,

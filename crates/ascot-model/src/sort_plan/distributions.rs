@@ -18,7 +18,8 @@ use crate::units;
 
 /// Inverse of the fraction of the input that is held at least. Merging parts with held records computes more than
 /// sorting them alone, above all by small ranges of keys. Measured with 3.7 times the memory, of which a fourth was
-/// held: u64 took 1.47 times as long as without, records of 100 bytes 1.18 times.
+/// held: u64 took 1.47 times as long as without, records of 100 bytes 1.18 times. Held records that are grouped by part
+/// instead need smaller parts, and were slower, too (`bench/results/2026-11-29-held-parts`).
 const MIN_HELD_PART: u64 = 3;
 
 impl RecordJob<'_> {

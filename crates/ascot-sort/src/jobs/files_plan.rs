@@ -151,7 +151,8 @@ impl PassModel for FilesPlan {
             None => in_blocks,
         };
         // The last pass of a merge is one bowtie.
-        let in_turn = if shape.outputs == 1 && bowties <= 1.0 { f64::from(self.further_outputs) } else { 0.0 };
+        let in_turn =
+            if shape.outputs == 1 && bowties <= 1.0 { f64::from(self.further_outputs) } else { 0.0 };
         let switches = self.volume.switches(bytes, runs.max(bowties * files) + in_turn);
         // Where switches cost little, they cost the time of a request, and requests are blocks in any order.
         let paid = if wants_runs { switches } else { switches.max(in_blocks) };
