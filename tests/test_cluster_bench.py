@@ -9,7 +9,7 @@ import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ascot.cluster import helpers, records
+from ascot.cluster import helpers
 from ascot.cluster.bench import rounds_of_pairs
 from ray_machines import NODES, RECORDS, processes_of
 
@@ -143,9 +143,33 @@ def test_an_exception_leaves_no_records(cluster, disk):
     assert list(disk.iterdir()) == []
 
 
-@pytest.mark.parametrize("text", [b"b\na\nc", b"a\n", b"\n\n", b"x", b"a\n" + b"long" * 40_000 + b"\nend\n"])
-def test_first_and_last_lines_are_found(text, disk):
-    (disk / "text").write_bytes(text)
-    lines = [line + b"\n" for line in text.removesuffix(b"\n").split(b"\n")]
-    with open(disk / "text", "rb") as file:
-        assert records.ends_of(file, len(text), None, b"\n") == (lines[0], lines[-1])
+ROWS = [f'{number // 3},"a ""name"",\n{number}",{number % 7}\n' for number in range(3_000)]
+SEQUENCES = {
+    "numbers": (ascot.Csv(key="id"), "id,what,seventh\n", ROWS),
+    # The last file alone has texts, of which 999 comes after 1000.
+    "numbers and a text": (ascot.Csv(key="id"), "id,what,seventh\n", [*ROWS[:2990], "none,,\n", *ROWS[2990:]]),
+    "descending": (ascot.Csv(key=ascot.desc("id")), "id,what,seventh\n", ROWS[::-1]),
+    "text": (ascot.Csv(key=[ascot.column("id", type="text"), "what"]), "id,what,seventh\n", sorted(ROWS)),
+    "without a header": (ascot.Csv(header=False, key=1), "", ROWS),
+    "lines": (ascot.Lines(header=True), "# a title\n", [f"{number // 3:09}\n" for number in range(3_000)]),
+}
+
+
+@pytest.mark.parametrize("kind", SEQUENCES)
+def test_tables_are_checked_by_the_types_that_all_files_have(kind, cluster, disk):
+    layout, header, rows = SEQUENCES[kind]
+    for number, (begin, end) in enumerate(pairwise([0, 0, 1, 1_000, 2_900, len(rows)])):
+        (disk / f"part-{number}").write_text(header + "".join(rows[begin:end]))
+    names = sorted(disk.glob("part-*"))
+    for order in ([0, 1, 2, 3, 4], [2, 1, 3, 3]):
+        found = [names[number] for number in order]
+        alone = ascot.check(found, layout=layout)
+        assert alone.records > 0
+        assert ascot.cluster.check(found, layout=layout, address=cluster.address) == alone
+
+
+def test_tables_with_other_headers_are_no_sequence(cluster, disk):
+    (disk / "a").write_text("id,what\n1,x\n")
+    (disk / "b").write_text("id,other\n2,x\n")
+    with pytest.raises(ascot.errors.InvalidRequest, match="header"):
+        ascot.cluster.check([disk / "a", disk / "b"], layout=ascot.Csv(key="id"), address=cluster.address)

@@ -30,6 +30,7 @@ __all__ = [
     "cheapest_cluster",
     "check",
     "check_batches",
+    "check_part",
     "choose_bounds",
     "cluster_inputs",
     "compare_traces",
@@ -115,6 +116,9 @@ def generate(options: dict[str, Any], progress: _Report) -> int: ...
 def check(
     inputs: Sequence[str | tuple[str, int, int]], records: dict[str, Any], threads: int | None, progress: _Report
 ) -> _Checked: ...
+def check_part(
+    input: str | tuple[str, int, int], records: dict[str, Any]
+) -> tuple[_Checked, bytes, bytes, bool]: ...
 def check_batches(
     source: object,
     records: dict[str, Any] | None,

@@ -82,7 +82,9 @@ mod _native {
     #[pymodule_export]
     use super::tables::Table;
     #[pymodule_export]
-    use super::tools::{bytes_text, check, count_text, generate, memory_bytes, seconds_text, size_bytes};
+    use super::tools::{
+        bytes_text, check, check_part, count_text, generate, memory_bytes, seconds_text, size_bytes,
+    };
     #[pymodule_export]
     use super::traces::{Trace, compare_traces, open_trace, page_style};
     #[pymodule_export]

@@ -8,6 +8,7 @@ use ascot_sort::Output;
 use ascot_sort::check::{CheckReport, CheckRequest, with_files_of_directories};
 use ascot_sort::generate::GenerateRequest;
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use crate::errors::Failure;
 use crate::request::{Bytes, RecordOptions, Records, SourceFile, at_least, memory};
@@ -91,6 +92,23 @@ pub fn check(
         run(py, progress.as_ref(), |observer, cancel| ascot_sort::check::check(&request, observer, cancel))?
             .result;
     Ok(checked_of(&checked))
+}
+
+/// The result of a check, the keys of the first and of the last record as bytes that compare like them, empty without
+/// records, and whether greater keys come first.
+pub type CheckedPart = (Checked, Py<PyBytes>, Py<PyBytes>, bool);
+
+/// Checks a file that is a part of a sequence.
+#[pyfunction]
+pub fn check_part(py: Python<'_>, input: SourceFile, records: RecordOptions) -> PyResult<CheckedPart> {
+    let Records { layout, keys, header } = records.records()?;
+    let request = CheckRequest { inputs: vec![input.input()], layout, keys, header, threads: Some(1) };
+    let checked =
+        run(py, None, |observer, cancel| ascot_sort::check::check(&request, observer, cancel))?.result;
+    let key = |bytes: &[u8]| PyBytes::new(py, bytes).unbind();
+    let first = key(&checked.validation.first_key);
+    let last = key(&checked.validation.last_key);
+    Ok((checked_of(&checked), first, last, checked.descending))
 }
 
 /// The result of a check for the package.

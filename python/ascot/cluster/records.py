@@ -1,8 +1,8 @@
 """Benchmark records that the nodes of a cluster make, and checks of files that the nodes read.
 
 The nodes make files of consecutive records: one after another, they have the bytes of `ascot.gen` on one machine. A
-check reads each file on one node, which returns its counts, its sum, and its first and last record. The files are one
-sequence: between two of them, the last record of the first and the first record of the second are compared.
+check reads each file on one node, which returns its counts, its sum, and the keys of its first and last record. The
+files are one sequence: between two of them, the last key of the first and the first key of the second are compared.
 
     file 0 ── node A ──▶ counts, sum, [first ... last]
                                               ╰── in order? equal? ──╮
@@ -23,7 +23,19 @@ from ascot.cluster.helpers import Helpers, helpers
 from ascot.cluster.manifest import sync_directory
 from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.parts import check_output, remove_parts, remove_unfinished
-from ascot.layouts import Fixed, Floats, Integers, KeyLike, Layout, LayoutLike, Lines, layout_of, record_options
+from ascot.jobs import Request
+from ascot.layouts import (
+    Csv,
+    Fixed,
+    Floats,
+    Integers,
+    KeyLike,
+    Layout,
+    LayoutLike,
+    Lines,
+    layout_of,
+    record_options,
+)
 from ascot.progress import ProgressLike, reporter
 from ascot.sources import PathLike, Source, sources_of
 from ascot.tools import Checked, Disorder
@@ -31,8 +43,6 @@ from ascot.tools import Checked, Disorder
 __all__ = ["check", "gen"]
 
 RECORD_BYTES = 100
-# The end of a file is read in steps of this size to find its last line.
-TAIL_BYTES = 1 << 16
 
 
 def gen(
@@ -124,15 +134,16 @@ def _rename(staging: str, output: str) -> None:
 
 
 class CheckedFile(NamedTuple):
-    """A file that a node has checked. `first` and `last` are its first and last record, empty without records."""
+    """A file that a node has checked. The keys of its first and last record are bytes that compare like them."""
 
     records: int
     size: int
     duplicate_keys: int
     checksum: int
     disorder: tuple[str, int, int | None] | None
-    first: bytes
-    last: bytes
+    first_key: bytes
+    last_key: bytes
+    descending: bool
 
 
 def check(
@@ -149,19 +160,14 @@ def check(
     `ascot.check` does, on the nodes of a cluster.
 
     Each file is read on one node, and all files must be on storage that all nodes share. `key`, `layout` and
-    `reverse` are those of `ascot.check`, for fixed records, numbers, and lines without a header. `address` and
-    `workers_per_node` are those of `ascot.cluster.sort`.
+    `reverse` are those of `ascot.check`. Files of a table begin with the same header, as the parts of a job do.
+    `address` and `workers_per_node` are those of `ascot.cluster.sort`.
 
     Raises the exceptions of `ascot.check`, with the name of the node.
     """
     found = layout_of(layout)
     described = record_options(found, key, reverse)
     per_node = arguments.maybe(arguments.count, "workers_per_node", workers_per_node, least=1)
-    if record_bytes(found) is None and (not isinstance(found, Lines) or found.header):
-        raise errors.InvalidRequest(
-            f"layout={found!r}: a node checks fixed records, numbers, and lines without a header\n"
-            "  check the files on one machine: ascot.check"
-        )
     if isinstance(source, str | os.PathLike):
         _file("source", os.fspath(source))
     paths = [os.path.abspath(_file("source", path)) for path in sources_of(source).paths()]
@@ -173,10 +179,20 @@ def check(
             )
         if not os.path.isfile(path):
             raise errors.FileMissing(f"{path}: no such file\n  nothing was started", filename=path)
-    work = partial(_check_part, described=described, record=record_bytes(found), end=_end_of(found))
+    if isinstance(found, Csv) or (isinstance(found, Lines) and found.header):
+        described |= _of_table(paths, found, key, reverse)
+    work = partial(_check_part, described=described)
     with reporter(progress) as report, helpers(arguments.text("address", address), per_node) as made:
         told = made.spread(len(paths), lambda actor, at: actor.run.remote(work, paths[at]), report, "check")
-    return combined(paths, [CheckedFile(*one) for one in told], described)
+    return combined(paths, [CheckedFile(*one) for one in told], record_bytes(found) is not None)
+
+
+def _of_table(paths: Sequence[str], layout: Layout, key: KeyLike | None, reverse: bool) -> dict[str, Any]:
+    """What changes in the description of records: columns have the numbers and types that all files together give
+    them. Raises InvalidRequest if headers differ."""
+    _, header, columns = _native.cluster_inputs(Request(paths, layout, key, reverse, {}).options)
+    keys = {} if columns is None else {"keys": columns, "reverse": False}
+    return {**keys, "header": bool(header)}
 
 
 def _file(argument: str, path: str) -> str:
@@ -196,57 +212,32 @@ def record_bytes(layout: Layout) -> int | None:
     return int(layout.type[1:3]) // 8 if isinstance(layout, Integers | Floats) else None
 
 
-def _end_of(layout: Layout) -> bytes:
-    return layout.end.encode("latin-1") if isinstance(layout, Lines) else b""
+def _check_part(path: str, *, described: dict[str, Any]) -> tuple[Any, ...]:
+    (records, size, duplicates, checksum, disorder), first, last, descending = _native.check_part(path, described)
+    return records, size, duplicates, int(checksum, 16), disorder, first, last, descending
 
 
-def _check_part(path: str, *, described: dict[str, Any], record: int | None, end: bytes) -> tuple[Any, ...]:
-    records, size, duplicates, checksum, disorder = _native.check([path], described, 1, None)
-    with open(path, "rb") as file:
-        first, last = (b"", b"") if records == 0 else ends_of(file, os.fstat(file.fileno()).st_size, record, end)
-    return records, size, duplicates, int(checksum, 16), disorder, first, last
+def combined(paths: Sequence[str], parts: Sequence[CheckedFile], has_offsets: bool) -> Checked:
+    """The result for all files as one sequence. `has_offsets`: a place of disorder has an offset.
 
-
-def ends_of(file: Any, size: int, record: int | None, end: bytes) -> tuple[bytes, bytes]:
-    """The first and the last record of a file: `record` bytes each, or lines that end in `end`.
-
-    >>> import io
-    >>> ends_of(io.BytesIO(b"one\\ntwo\\nthree"), 13, None, b"\\n")
-    (b'one\\n', b'three\\n')
+    >>> one = CheckedFile(2, 2, 0, 7, None, b"a", b"c", False)
+    >>> combined(["x", "y"], [one, one._replace(first_key=b"c")], True).duplicate_keys
+    1
+    >>> combined(["x", "y"], [one, one], True).disorder
+    Disorder(file='y', record=0, offset=0)
     """
-    if record is not None:
-        first = file.read(record)
-        file.seek(size - record)
-        return first, file.read(record)
-    first = b""
-    while not first.endswith(end) and (more := file.read(TAIL_BYTES)):
-        line, found, _ = more.partition(end)
-        first += line + found
-    # The last line may lack its end.
-    tail, at = b"", size
-    while at > 0 and end not in tail[:-1]:
-        before = max(0, at - TAIL_BYTES)
-        file.seek(before)
-        tail, at = file.read(at - before) + tail, before
-    body = tail.removesuffix(end)
-    return first.removesuffix(end) + end, body.rpartition(end)[2] + end
-
-
-def combined(paths: Sequence[str], parts: Sequence[CheckedFile], described: dict[str, Any]) -> Checked:
-    """The result for all files as one sequence."""
-    disorder, duplicates, before = None, sum(part.duplicate_keys for part in parts), b""
+    disorder, duplicates, before = None, sum(part.duplicate_keys for part in parts), None
     for path, part in zip(paths, parts, strict=True):
         if part.records == 0:
             continue
-        if before:
-            pair = sources_of(before + part.first)
-            _, _, equal, _, first = _native.check(pair.paths(), described, 1, None)
-            duplicates += equal
-            if first is not None and disorder is None:
-                disorder = Disorder(path, 0, 0)
+        if before is not None:
+            duplicates += part.first_key == before
+            comes_first = part.first_key > before if part.descending else part.first_key < before
+            if comes_first and disorder is None:
+                disorder = Disorder(path, 0, 0 if has_offsets else None)
         if part.disorder is not None and disorder is None:
             disorder = Disorder(*part.disorder)
-        before = part.last
+        before = part.last_key
     records, size = sum(part.records for part in parts), sum(part.size for part in parts)
     checksum = sum(part.checksum for part in parts) % (1 << 128)
     return Checked(records, size, duplicates, f"{checksum:x}", disorder)

@@ -24,6 +24,9 @@ pub(super) trait Judge: RecordEnds {
 
     /// Combines the validations of two consecutive parts.
     fn combine(&self, part: Validation, next: Validation) -> Validation;
+
+    /// Whether a key that is greater comes first.
+    fn descending(&self) -> bool;
 }
 
 /// Judges records of any framing by keys of any order. Keys in its validations are normalised.
@@ -101,6 +104,10 @@ impl<F: Framing + 'static, O: RecordOrder + 'static> Judge for Ordered<F, O> {
 
     fn combine(&self, part: Validation, next: Validation) -> Validation {
         part.combine(next, |first, last| self.compare(first, last))
+    }
+
+    fn descending(&self) -> bool {
+        self.order.descending()
     }
 }
 

@@ -63,6 +63,8 @@ pub struct CheckRequest {
 pub struct CheckReport {
     /// Counts, order and checksum over all inputs.
     pub validation: Validation,
+    /// Whether a key of the validation that is greater comes first.
+    pub descending: bool,
     /// Position of the first record that is less than the one before it.
     pub unordered: Option<RecordPosition>,
     /// Bytes of all inputs.
@@ -154,7 +156,12 @@ pub fn check_with(
         },
     )?;
     let unordered = total.place_of_unordered(&inputs, &*judge);
-    Ok(CheckReport { validation: total.validation, unordered, bytes: watch.done_bytes() })
+    Ok(CheckReport {
+        validation: total.validation,
+        descending: judge.descending(),
+        unordered,
+        bytes: watch.done_bytes(),
+    })
 }
 
 /// Opens the inputs, files and views.
