@@ -27,7 +27,7 @@ use crate::waits::{Need, wait_for};
 /// that steps would be short.
 const AHEAD_SHARE: u64 = 64;
 const MIN_AHEAD_BYTES: u64 = 1 << 20;
-const SMALL_AHEAD_BYTES: u64 = 8 << 20;
+const SMALL_AHEAD_BYTES: u64 = 16 << 20;
 const MAX_AHEAD_BYTES: u64 = 1 << 30;
 /// Space kept free below a limit, for indexes, manifests and the blocks that writes need.
 const SPARE_BYTES: u64 = 512 << 10;

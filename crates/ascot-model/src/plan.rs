@@ -220,6 +220,11 @@ pub struct MethodPlan {
 }
 
 impl MethodPlan {
+    /// Number of its splits.
+    pub fn splits(&self) -> usize {
+        self.passes.iter().filter(|pass| pass.name.starts_with("split")).count()
+    }
+
     /// The sample of the keys, if there is one, and all passes.
     fn steps(&self) -> impl Iterator<Item = &PassPlan> {
         self.sample.iter().chain(&self.passes)

@@ -152,7 +152,7 @@ impl<'a, R: Records> Facts<'a, R> {
                 last_fan_in,
                 fan_out: (streams / 2 / (2 * budget.block)).min(open).max(2) as u64,
                 streams: self.merge_bytes() as u64,
-                parts: self.distribution_in_long_runs() as u64,
+                parts: budget.distribution_in_long_runs() as u64,
                 block: budget.block as u64,
             },
             held_parts: self.held_parts(),
@@ -163,10 +163,10 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
-    /// Memory of the parts of a distribution in long runs.
-    fn distribution_in_long_runs(&self) -> usize {
+    /// Memory of the parts that a distribution writes in the only split of its plan, or in one of several.
+    fn distribution_in_long_runs(&self, splits: usize) -> usize {
         let record_bytes = self.records.record_bytes();
-        if self.budget.splits_alone(record_bytes) {
+        if splits == 1 && self.budget.splits_alone(record_bytes) {
             return self.budget.split_in_long_runs(record_bytes);
         }
         self.budget.distribution_in_long_runs()
@@ -317,8 +317,9 @@ impl<'a, R: Records> Facts<'a, R> {
             let facts = self.facts_bytes(pass.read_bytes / pass.times.max(1));
             (budget.streams().saturating_sub(facts) as u64).saturating_sub(job.shares.memory_of(held))
         };
-        let parts = |pass: &PassPlan| Buffers { bytes: job.shares.parts, block: block_of(pass) as u64 };
         for method in plan.methods_mut() {
+            let bytes = self.distribution_in_long_runs(method.splits()) as u64;
+            let parts = |pass: &PassPlan| Buffers { bytes, block: block_of(pass) as u64 };
             self.count_switches(method, &merged, &parts);
             self.count_outputs(method);
         }
