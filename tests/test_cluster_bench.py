@@ -168,6 +168,19 @@ def test_tables_are_checked_by_the_types_that_all_files_have(kind, cluster, disk
         assert ascot.cluster.check(found, layout=layout, address=cluster.address) == alone
 
 
+def test_records_of_varying_length_are_checked(cluster, disk):
+    records = [f"{number // 2:06}".encode() + b"x" * (number % 50) for number in range(2_000)]
+    prefixed = [len(record).to_bytes(4, "little") + record for record in records]
+    for number, (begin, end) in enumerate(pairwise([0, 701, 702, 2_000])):
+        (disk / f"part-{number}").write_bytes(b"".join(prefixed[begin:end]))
+    layout = ascot.Prefixed("u32", key=slice(0, 6))
+    for order in ([0, 1, 2], [2, 0]):
+        found = [disk / f"part-{number}" for number in order]
+        alone = ascot.check(found, layout=layout)
+        assert (alone.duplicate_keys > 0, alone.is_sorted) == (True, order == [0, 1, 2])
+        assert ascot.cluster.check(found, layout=layout, address=cluster.address) == alone
+
+
 def test_tables_with_other_headers_are_no_sequence(cluster, disk):
     (disk / "a").write_text("id,what\n1,x\n")
     (disk / "b").write_text("id,other\n2,x\n")

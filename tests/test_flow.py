@@ -344,7 +344,7 @@ def running(script):
 
 
 def commands_running():
-    """The commands of all processes; that of a flow ends with the command of its program."""
+    """The command lines of all processes, to be compared as a whole: that of a flow contains that of its program."""
     return subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout.splitlines()
 
 

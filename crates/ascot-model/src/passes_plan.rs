@@ -37,7 +37,7 @@ pub struct FileJob<'a> {
 }
 
 /// The figures of a pass.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PassFigures {
     /// Switches.
     pub switches: f64,
@@ -51,6 +51,10 @@ pub trait PassModel {
     fn schedule(&self, shape: &Shape) -> &'static str;
     /// The figures of a pass whose files are moved by the schedule, or by a baseline.
     fn figures(&self, pass: &multipass::Pass, baseline: Option<Baseline>) -> PassFigures;
+    /// What the job costs beside its passes, whichever they are.
+    fn beside_passes(&self) -> PassFigures {
+        PassFigures::default()
+    }
 }
 
 /// By the formulas, which hold for any function.
@@ -158,7 +162,8 @@ impl FileJob<'_> {
         const REQUEST_BYTES: f64 = 4e6;
         let mut others = Vec::new();
         let mut add = |name: &str, way: Option<Passes>, baseline: Option<Baseline>| {
-            others.push(Alternative::new(name.into(), way, &|pass| model.figures(pass, baseline)));
+            let figures = |pass: &multipass::Pass| model.figures(pass, baseline);
+            others.push(Alternative::new(name.into(), way, &figures, model.beside_passes()));
         };
         if way.passes.len() > 1 {
             add("in one pass", Some(self.in_one_pass(cost)), None);
@@ -260,15 +265,21 @@ struct Alternative {
 }
 
 impl Alternative {
-    fn new(name: String, way: Option<Passes>, figures: &dyn Fn(&multipass::Pass) -> PassFigures) -> Self {
+    fn new(
+        name: String,
+        way: Option<Passes>,
+        figures: &dyn Fn(&multipass::Pass) -> PassFigures,
+        beside: PassFigures,
+    ) -> Self {
         let way = way.filter(|way| way.seconds.is_finite());
         let passes = way.as_ref().map_or(&[][..], |way| &way.passes);
         let figures: Vec<PassFigures> = passes.iter().map(figures).collect();
+        let beside = if way.is_some() { beside } else { PassFigures::default() };
         Alternative {
             name,
-            seconds: way.as_ref().map(|_| figures.iter().fold(0.0, |all, one| all + one.seconds)),
+            seconds: way.as_ref().map(|_| figures.iter().fold(beside.seconds, |all, one| all + one.seconds)),
             bytes: way.as_ref().map_or(0.0, Passes::bytes),
-            switches: figures.iter().fold(0.0, |all, one| all + one.switches),
+            switches: figures.iter().fold(beside.switches, |all, one| all + one.switches),
             passes: passes.len(),
         }
     }

@@ -123,7 +123,7 @@ impl PassPlan {
             + volume.seconds_of(self.requests, self.checkpoints);
     }
 
-    /// Adds the switches to further files that are written one after the other.
+    /// Adds a switch for each of `files` files that are written one after another.
     pub fn add_files_in_turn(&mut self, files: u64, volume: &VolumeProfile) {
         self.switches += files;
         self.device_seconds += volume.seconds(0.0, 0.0, files as f64, (self.inputs + self.outputs) as f64);
@@ -220,9 +220,9 @@ pub struct MethodPlan {
 }
 
 impl MethodPlan {
-    /// Number of its splits.
-    pub fn splits(&self) -> usize {
-        self.passes.iter().filter(|pass| pass.name.starts_with("split")).count()
+    /// Its passes that split.
+    pub fn splits(&self) -> impl Iterator<Item = &PassPlan> {
+        self.passes.iter().filter(|pass| pass.name.starts_with("split"))
     }
 
     /// The sample of the keys, if there is one, and all passes.
@@ -292,15 +292,16 @@ impl Plan {
         std::iter::once(&mut self.chosen).chain(&mut self.others)
     }
 
-    /// The plan as reports have it. If the size of the input is unknown, bytes and passes were assumed so that the job
-    /// could begin: nothing was predicted.
+    /// The plan for a report. If the size of the input is unknown, its passes and its disk use are assumptions by which
+    /// the job began, not predictions: they are left out.
     #[must_use]
     pub fn reported(mut self) -> Self {
         if self.input_bytes.is_none() {
             for method in self.methods_mut() {
                 method.passes.clear();
                 method.factors.clear();
-                (method.peak_disk_bytes, method.disk) = (0, DiskNeed::default());
+                method.peak_disk_bytes = 0;
+                method.disk = DiskNeed::default();
             }
         }
         self

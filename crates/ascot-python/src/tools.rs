@@ -94,11 +94,11 @@ pub fn check(
     Ok(checked_of(&checked))
 }
 
-/// The result of a check, the keys of the first and of the last record as bytes that compare like them, empty without
-/// records, and whether greater keys come first.
+/// The result of a check, the normalised keys of the first and the last record (empty if there is none), and whether
+/// greater keys come first.
 pub type CheckedPart = (Checked, Py<PyBytes>, Py<PyBytes>, bool);
 
-/// Checks a file that is a part of a sequence.
+/// Checks one file of a sequence that several processes check.
 #[pyfunction]
 pub fn check_part(py: Python<'_>, input: SourceFile, records: RecordOptions) -> PyResult<CheckedPart> {
     let Records { layout, keys, header } = records.records()?;

@@ -111,7 +111,7 @@ impl<'a, R: Records> Job<'a, R> {
         disk.space().reserve(inputs.record_bytes().unwrap_or(0));
         let splits_alone = match plan.chosen.method.as_str() {
             "split" => true,
-            "distribute" => budget.splits_alone(records.record_bytes()) && plan.chosen.splits() == 1,
+            "distribute" => budget.splits_alone(records.record_bytes()) && plan.chosen.splits().count() == 1,
             _ => false,
         };
         let writes_files = matches!(request.output, Output::Path(_) | Output::Parts(_));

@@ -134,7 +134,8 @@ def _rename(staging: str, output: str) -> None:
 
 
 class CheckedFile(NamedTuple):
-    """A file that a node has checked. The keys of its first and last record are bytes that compare like them."""
+    """A file that a node has checked. The bytes of `first_key` and `last_key` compare as the keys of its first and
+    last record do; if `descending`, greater keys come first."""
 
     records: int
     size: int
@@ -188,8 +189,8 @@ def check(
 
 
 def _of_table(paths: Sequence[str], layout: Layout, key: KeyLike | None, reverse: bool) -> dict[str, Any]:
-    """What changes in the description of records: columns have the numbers and types that all files together give
-    them. Raises InvalidRequest if headers differ."""
+    """What a table changes in the description of its records: the types of columns are inferred once for all files.
+    Raises InvalidRequest if headers differ."""
     _, header, columns = _native.cluster_inputs(Request(paths, layout, key, reverse, {}).options)
     keys = {} if columns is None else {"keys": columns, "reverse": False}
     return {**keys, "header": bool(header)}
@@ -218,7 +219,7 @@ def _check_part(path: str, *, described: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def combined(paths: Sequence[str], parts: Sequence[CheckedFile], has_offsets: bool) -> Checked:
-    """The result for all files as one sequence. `has_offsets`: a place of disorder has an offset.
+    """The result for all files as one sequence. `has_offsets`: all records have the same length.
 
     >>> one = CheckedFile(2, 2, 0, 7, None, b"a", b"c", False)
     >>> combined(["x", "y"], [one, one._replace(first_key=b"c")], True).duplicate_keys

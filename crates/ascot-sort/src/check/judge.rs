@@ -25,7 +25,7 @@ pub(super) trait Judge: RecordEnds {
     /// Combines the validations of two consecutive parts.
     fn combine(&self, part: Validation, next: Validation) -> Validation;
 
-    /// Whether a key that is greater comes first.
+    /// Whether greater keys come first.
     fn descending(&self) -> bool;
 }
 

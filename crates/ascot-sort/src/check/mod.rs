@@ -63,7 +63,7 @@ pub struct CheckRequest {
 pub struct CheckReport {
     /// Counts, order and checksum over all inputs.
     pub validation: Validation,
-    /// Whether a key of the validation that is greater comes first.
+    /// Whether greater keys come first. The keys of the validation are normalised.
     pub descending: bool,
     /// Position of the first record that is less than the one before it.
     pub unordered: Option<RecordPosition>,

@@ -188,7 +188,7 @@ impl FlowJob<'_> {
             records_dropped: 0,
             records_out: 0,
             checksum: if self.request.merged { of_records.checksum.clone() } else { String::new() },
-            plan: Some(self.plan.clone()),
+            plan: Some(self.plan.clone().reported()),
             seconds: self.started.elapsed().as_secs_f64(),
             memory_bytes: self.layout.memory as u64,
             peak_disk_bytes: self.disk.space().peak(),

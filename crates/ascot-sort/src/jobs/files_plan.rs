@@ -45,8 +45,8 @@ pub(crate) struct FilesPlan {
     pub(crate) stream_bytes: u64,
     /// Maximum number of streams of a pass.
     pub(crate) max_streams: u32,
-    /// Files that the last merge writes after its first one.
-    further_outputs: u32,
+    /// Files that a merge writes one after another.
+    outputs_in_turn: u32,
     volume: VolumeProfile,
     budget: Budget,
     merged: Buffers,
@@ -88,11 +88,13 @@ pub(crate) fn plan_files(request: &SortRequest, job: FilesJob, input_bytes: u64)
             (plan_reshape_by(merging, request, &budget, record_bytes), stream_bytes, blocks)
         }
     };
+    let merges = matches!(job, FilesJob::Merge { .. });
+    let outputs_in_turn = if merges { request.output.parts_held().max(1) as u32 } else { 1 };
     Ok(FilesPlan {
         passes: plan.chosen.passes,
         stream_bytes,
         max_streams: u32::try_from(streams).unwrap_or(u32::MAX),
-        further_outputs: (request.output.parts_held() as u32).saturating_sub(1),
+        outputs_in_turn,
         volume: request.volumes.profile(),
         budget,
         merged,
@@ -132,6 +134,11 @@ impl PassModel for FilesPlan {
         self.scheme(shape).algorithm.name()
     }
 
+    fn beside_passes(&self) -> PassFigures {
+        let switches = f64::from(self.outputs_in_turn - 1);
+        PassFigures { switches, seconds: self.volume.seconds(0.0, 0.0, switches, 2.0) }
+    }
+
     fn figures(&self, pass: &Pass, baseline: Option<Baseline>) -> PassFigures {
         let Pass { shape, bowties, read_bytes, written_bytes, .. } = *pass;
         let bytes = read_bytes + written_bytes;
@@ -150,10 +157,7 @@ impl PassModel for FilesPlan {
             None if wants_runs => bowties * scheduled_switches(&scheme, buffers, each) as f64,
             None => in_blocks,
         };
-        // The last pass of a merge is one bowtie.
-        let in_turn =
-            if shape.outputs == 1 && bowties <= 1.0 { f64::from(self.further_outputs) } else { 0.0 };
-        let switches = self.volume.switches(bytes, runs.max(bowties * files) + in_turn);
+        let switches = self.volume.switches(bytes, runs.max(bowties * files));
         // Where switches cost little, they cost the time of a request, and requests are blocks in any order.
         let paid = if wants_runs { switches } else { switches.max(in_blocks) };
         // Streams with parts of memory are read and written in turns.

@@ -25,8 +25,7 @@ fn file_of_parts(parts: usize, files: &[SplitNode]) -> Vec<usize> {
 impl<R: Records> Job<'_, R> {
     /// The fan-outs of the splits of the plan.
     pub(super) fn planned_fan_outs(&self) -> Vec<usize> {
-        let splits = self.plan.chosen.passes.iter().filter(|pass| pass.name.starts_with("split"));
-        splits.map(|pass| pass.outputs as usize).collect()
+        self.plan.chosen.splits().map(|pass| pass.outputs as usize).collect()
     }
 
     /// Pass one of a distribution in several: the inputs into groups of parts.

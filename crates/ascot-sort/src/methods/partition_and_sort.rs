@@ -75,8 +75,9 @@ impl<R: Records> Job<'_, R> {
         self.finish(pass.output, &pass.sums.out, &pass.sums.dropped)
     }
 
-    /// Opens the output and splits the inputs. In long runs the blocks of the parts have all memory: merging threads
-    /// and the output get theirs afterwards, unless a killed job has left an output.
+    /// Opens the output and splits the inputs. If the job began without merging threads, they and the output get their
+    /// memory after the split, which uses it for the blocks of the parts. A killed job that left an output needs it at
+    /// once.
     fn open_output_and_split(&mut self) -> Result<OutputWriter<R>> {
         let splits_alone =
             self.emitters.are_none() && self.manifest.output.is_none() && !self.manifest.all_read;

@@ -129,7 +129,7 @@ impl<R: Records> OutputWriter<R> {
         Ok(this)
     }
 
-    /// Replaces its blocks, of which none is in use.
+    /// Replaces its blocks; none of the old ones may be in use.
     pub fn use_blocks(&mut self, blocks: BlockPool) {
         self.blocks = blocks;
     }

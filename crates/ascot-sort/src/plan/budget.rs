@@ -205,8 +205,8 @@ impl Budget {
         self.memory.saturating_sub(self.common())
     }
 
-    /// Whether a distribution of records of `record_bytes` bytes, if their length is fixed, splits before it has memory
-    /// for merging threads and an output.
+    /// Whether a distribution reserves memory for its merging threads and its output only after its split. Records have
+    /// `record_bytes` bytes, if their length is fixed.
     pub fn splits_alone(&self, record_bytes: Option<usize>) -> bool {
         self.long_runs && record_bytes.is_some_and(|len| len <= SHORT_RECORD_BYTES)
     }
@@ -223,8 +223,7 @@ impl Budget {
         }
     }
 
-    /// Memory for the blocks of the parts of a distribution in long runs that has the merging threads which will sort
-    /// the parts.
+    /// Memory for the blocks of the parts of a distribution in long runs that has its merging threads from the start.
     pub fn distribution_in_long_runs(&self) -> usize {
         beside_inputs(self.streams(), MIN_VARYING_INPUT_BYTES)
     }

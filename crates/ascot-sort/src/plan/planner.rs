@@ -163,7 +163,7 @@ impl<'a, R: Records> Facts<'a, R> {
         }
     }
 
-    /// Memory of the parts that a distribution writes in the only split of its plan, or in one of several.
+    /// Memory for the blocks of the parts of a distribution in long runs whose plan has so many splits.
     fn distribution_in_long_runs(&self, splits: usize) -> usize {
         let record_bytes = self.records.record_bytes();
         if splits == 1 && self.budget.splits_alone(record_bytes) {
@@ -318,7 +318,7 @@ impl<'a, R: Records> Facts<'a, R> {
             (budget.streams().saturating_sub(facts) as u64).saturating_sub(job.shares.memory_of(held))
         };
         for method in plan.methods_mut() {
-            let bytes = self.distribution_in_long_runs(method.splits()) as u64;
+            let bytes = self.distribution_in_long_runs(method.splits().count()) as u64;
             let parts = |pass: &PassPlan| Buffers { bytes, block: block_of(pass) as u64 };
             self.count_switches(method, &merged, &parts);
             self.count_outputs(method);
@@ -342,7 +342,7 @@ impl<'a, R: Records> Facts<'a, R> {
         count_switches(method, &self.volume, &merged, &parts);
     }
 
-    /// Counts the switch to each further file of the output, after the one that the last pass has.
+    /// Counts a switch for each file of the output after the first.
     fn count_outputs(&self, method: &mut MethodPlan) {
         if let Some(last) = method.passes.last_mut() {
             last.add_files_in_turn(self.output_files.saturating_sub(1), &self.volume);
