@@ -182,11 +182,12 @@ def test_a_killed_job_resumes_with_runs_of_several_codecs(method, made, crawling
     stop_where(process, disk, lambda manifest: manifest["read_upto"]["offset"] > whole * 0.8 or manifest["all_read"])
     kill(process)
     [job] = disk.glob("ascot-*")
-    stored = sum(path.stat().st_size for path in job.glob("*.run"))
+    # Files that are being written have space ahead, which is zero.
+    stored = sum(len(path.read_bytes().rstrip(b"\0")) for path in job.glob("*.run"))
     run("sort", "--resume", job, "--report", tmp_path / "r.json")
     assert digest(disk / "out") == expected
     told = json.loads((tmp_path / "r.json").read_text())
-    assert told["resumed"] and stored < 0.85 * whole
+    assert told["resumed"] and stored < 0.78 * whole
 
 
 def test_explain_says_whether_spills_are_compressed(made, slow):
