@@ -246,9 +246,7 @@ def test_the_other_side_of_pipes_and_sockets_takes_its_own_schedule(kind, side, 
         os.mkfifo(end)
     for thread in threads:
         thread.start()
-    deadline = time.monotonic() + 10
-    while not all(end.exists() for end in ends) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for_files(ends)
     out = [disk / f"out{number}" for number in range(count)]
     inputs, outputs = (ends, out) if side == "inputs" else (files, ends)
     words = ["--inputs", *inputs, "--outputs", *outputs, "--memory", "8MiB", "--volume", array]
@@ -266,6 +264,39 @@ def test_the_other_side_of_pipes_and_sockets_takes_its_own_schedule(kind, side, 
     assert report["flow"]["alpha"] == (0 if side == "inputs" else 1)
     theory = simulated(step, report["flow"]["alpha"])
     assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
+
+
+@pytest.mark.parametrize("kind, count", [("pipe", 1), ("pipe", 6), ("socket", 6)])
+def test_beside_merged_pipes_the_outputs_are_written_by_a1(kind, count, array, disk):
+    """Pipes that are merged hold a few blocks, and all other memory is for the runs of outputs."""
+    names = sorted_files(disk, [1_200_000 // count] * count)
+    merged = run("merge", *names, *FIXED).stdout
+    ends = [disk / f"end{number}" for number in range(count)]
+    for end, name in zip(ends, names, strict=True):
+        if kind == "pipe":
+            os.mkfifo(end)
+        threading.Thread(target=serve, args=(kind, "inputs", end, name, [], 0), daemon=True).start()
+    wait_for_files(ends)
+    out = [disk / f"out{number}" for number in range(4)]
+    words = ["--inputs", *ends, "--merge-by", "0..10", "--format", "fixed:100", "--memory", "8MiB"]
+    words += ["--volume", array, "--outputs", *out]
+    told = run("flow", *words, "--report", disk / "run.json", *swelling(1), timeout=300)
+    portions = [merged[at : at + 4096] for at in range(0, len(merged), 4096)]
+    assert [name.read_bytes() for name in out] == [b"".join(portions[number::4]) for number in range(4)], told
+    report = json.loads((disk / "run.json").read_text())
+    [step] = report["passes"]
+    assert report["records_in"] == len(merged) // 100 and report["flow"]["alpha"] == 0
+    assert (step["inputs"], step["outputs"]) == (0, 4)
+    buffers, written = step["buffers"], {"streams": [{"read_bytes": 0, "written_bytes": len(merged)}]}
+    buffers["blocks"] -= 4 * count
+    theory = simulated({**step, **written, "buffers": buffers}, 0)
+    assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
+
+
+def wait_for_files(paths):
+    deadline = time.monotonic() + 10
+    while not all(path.exists() for path in paths) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 def serve(kind, side, end, file, gotten, number):

@@ -69,7 +69,7 @@ def ahead(files, layout, memory, volume, *words):
 def explained(files, layout, memory, volume, *words):
     run(
         "sort", files / layout, *LAYOUTS[layout], "--memory", f"{memory}MiB", "--volume", files / f"{volume}.toml",
-        "--explain", "--report", files / "plan.json", *words,
+        "--explain", "--report", files / "plan.json", "-o", files / "out", *words,
     )  # fmt: skip
     return json.loads((files / "plan.json").read_text())["plan"]
 

@@ -10,7 +10,7 @@ from array import array as sys_array
 from collections import Counter
 
 import pytest
-from support import FIXED, MIB, run, sorted_files
+from support import FIXED, MIB, run, sorted_files, start
 
 ARRAY = """name = "24 disks"
 read_bytes_per_s = 3.549e9
@@ -31,9 +31,10 @@ def array(tmp_path):
 
 
 def simulated(step, bytes_moved, *flags):
-    """Switches of `ascot simulate` for the files and the memory of one merge of a pass."""
+    """Switches of `ascot simulate` for the files and the memory of one merge of a pass; a pipe is no output."""
     blocks, block_bytes = step["buffers"]["blocks"], step["buffers"]["block_bytes"]
-    words = ["--inputs", step["inputs"], "--outputs", 1, "--memory", f"{blocks * block_bytes}b"]
+    outputs = min(step["outputs"], 1)
+    words = ["--inputs", step["inputs"], "--outputs", outputs, "--memory", f"{blocks * block_bytes}b"]
     sizes = ["--block", f"{block_bytes}b", "--total", f"{int(bytes_moved)}b"]
     told = run("simulate", *map(str, words), *sizes, "--json", *flags)
     return json.loads(told.stdout)["switches"]
@@ -87,6 +88,54 @@ def test_merges_of_files_take_the_switches_of_the_simulation(switch_seconds, arr
     run("merge", *words, "--report", tmp_path / "run.json", "-o", tmp_path / "out.rec")
     run("check", tmp_path / "out.rec")
     check_merges(json.loads((tmp_path / "run.json").read_text()))
+
+
+# The command, its inputs and memory. The last one merges in two passes, of which one writes files.
+INTO_PIPES = {
+    "merge of runs": (["sort", "--method", "merge"], 1, "16MiB", 0.0039),
+    "distribution": (["sort", "--method", "distribute"], 1, "64MiB", 0.0039),
+    "in memory": (["sort"], 1, "256MiB", 0.0039),
+    "merge": (["merge"], 16, "32MiB", 0.0039),
+    "merge in two passes": (["merge"], 16, "8MiB", 0.0155),
+}
+
+
+@pytest.mark.parametrize("job", INTO_PIPES)
+def test_a_pipe_costs_no_switch_and_is_written_by_a3(job, array, tmp_path):
+    """What goes to a pipe moves no file: the last merge reads by A3, with twice the memory of A4 for its runs."""
+    command, inputs, memory, switch_seconds = INTO_PIPES[job]
+    files = sorted_files(tmp_path, [1_200_000 // inputs] * inputs) if inputs > 1 else [tmp_path / "in.rec"]
+    if inputs == 1:
+        run("gen", "1.2M", "-o", files[0])
+    words = [*command, *files, *FIXED, "--memory", memory, "--volume", array(switch_seconds)]
+    words += ["--report", tmp_path / "run.json"]
+
+    def last_pass(*more, stdout=subprocess.PIPE):
+        process = start(*words, *more, stdout=stdout)
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        report = json.loads((tmp_path / "run.json").read_text())
+        planned, taken = report["plan"]["chosen"]["passes"][-1], report["passes"][-1]
+        exact = abs(planned["switches"] - taken["switches"]) <= max(0.10 * taken["switches"], 1)
+        # What is redirected is written by the system, whenever it wants to.
+        assert exact or stdout != subprocess.PIPE, (planned, taken)
+        return taken, planned, output
+
+    to_file, slower, _ = last_pass("-o", tmp_path / "out")
+    piped, faster, output = last_pass()
+    assert output == (tmp_path / "out").read_bytes()
+    assert (slower["outputs"], faster["outputs"]) == (1, 0)
+    assert faster["device_seconds"] < slower["device_seconds"]
+    if "merge" in command:
+        assert (to_file["outputs"], piped["outputs"]) == (1, 0)
+        theory = simulated(piped, sum(stream["read_bytes"] for stream in piped["streams"]))
+        assert piped["switches"] <= 1.10 * theory, (piped["switches"], theory)
+    assert piped["switches"] < 0.75 * to_file["switches"]
+    # Standard output may be a file, too.
+    with open(tmp_path / "redirected", "wb") as redirected:
+        _, to_descriptor, _ = last_pass(stdout=redirected)
+    assert to_descriptor == slower
+    assert (tmp_path / "redirected").read_bytes() == output
 
 
 def test_merges_of_lines_take_the_switches_of_the_simulation(array, tmp_path):

@@ -85,11 +85,12 @@ pub fn spill_passes(plan: &Plan) -> Vec<SpillPass> {
     let pass = |at: usize| {
         let pass = &planned[at];
         let written = pass.written_bytes as f64;
+        let to_files = pass.bytes_to_files() as f64;
         SpillPass {
             name: pass.name.clone(),
             inputs_read: of(at, false, pass.read_bytes),
             spills_read: of(at, true, pass.read_bytes),
-            output_written: if at == last { written } else { 0.0 },
+            output_written: if at == last { to_files } else { 0.0 },
             spills_written: if at == last { 0.0 } else { written },
             switches: pass.switches as f64,
             files: (pass.inputs + pass.outputs) as f64,

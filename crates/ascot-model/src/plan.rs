@@ -32,7 +32,7 @@ pub struct PassPlan {
     pub switches: u64,
     /// Files read at once.
     pub inputs: u64,
-    /// Files written at once.
+    /// Files written at once. 0: a pipe takes what the pass writes, which costs no switch and no time of the volume.
     pub outputs: u64,
     /// How often it is executed, each time on other files; all other figures are sums.
     #[serde(default = "once")]
@@ -115,12 +115,17 @@ impl PassPlan {
     /// Sets its switches, or more if requests of the volume have a limit, and the seconds of the volume.
     pub fn set_switches(&mut self, switches: u64, volume: &VolumeProfile) {
         let read = self.read_bytes as f64;
-        let written = self.written_bytes as f64;
+        let written = self.bytes_to_files() as f64;
         let switches = volume.switches(read + written, switches as f64);
         self.switches = switches as u64;
         let files = (self.inputs + self.outputs) as f64;
         self.device_seconds = volume.seconds(read, written, switches, files)
             + volume.seconds_of(self.requests, self.checkpoints);
+    }
+
+    /// Bytes written to files.
+    pub fn bytes_to_files(&self) -> u64 {
+        if self.outputs > 0 { self.written_bytes } else { 0 }
     }
 
     /// Adds a switch for each of `files` files that are written one after another.
@@ -137,11 +142,12 @@ impl PassPlan {
 
     /// The bottleneck.
     pub fn bound_by(&self) -> &'static str {
+        let written_bytes = self.bytes_to_files();
         if self.compute_seconds > self.device_seconds {
             "computing"
-        } else if self.written_bytes > self.read_bytes {
+        } else if written_bytes > self.read_bytes {
             "writing"
-        } else if self.read_bytes > self.written_bytes {
+        } else if self.read_bytes > written_bytes {
             "reading"
         } else {
             "reading and writing"
@@ -172,7 +178,7 @@ pub struct Moved {
     pub switches: u64,
     /// Files read at once.
     pub inputs: u64,
-    /// Files written at once.
+    /// Files written at once; 0: a pipe takes what the pass writes.
     pub outputs: u64,
     /// How often the pass is executed; 0 counts as once.
     pub times: u64,
@@ -334,7 +340,7 @@ mod tests {
     }
 
     fn method(bytes: u64, rate: f64) -> MethodPlan {
-        let moved = Moved { read_bytes: bytes, written_bytes: bytes, ..Moved::default() };
+        let moved = Moved { read_bytes: bytes, written_bytes: bytes, outputs: 1, ..Moved::default() };
         let pass = PassPlan::new("x", moved, &[(bytes, rate)], &VolumeProfile::assumed_flash(), &host());
         MethodPlan {
             held_bytes: 0,

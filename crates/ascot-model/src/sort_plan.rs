@@ -112,6 +112,8 @@ pub struct RecordJob<'a> {
     pub held_parts: Vec<HeldParts>,
     /// Its disk use in addition to the records.
     pub disk: DiskUse,
+    /// Whether its output is files. A pipe or device costs no switch and no time of the volume.
+    pub to_files: bool,
     /// The volume of all files, except inputs on a volume of their own.
     pub volume: &'a VolumeProfile,
     /// The volume of the inputs, if it is another one: reading them and writing do not disturb each other.
@@ -249,7 +251,8 @@ impl RecordJob<'_> {
     }
 
     fn pass(&self, name: &str, moved: Moved, work: &[(u64, f64)]) -> PassPlan {
-        let requests = self.requests(moved.read_bytes + moved.written_bytes);
+        let written = if moved.outputs > 0 { moved.written_bytes } else { 0 };
+        let requests = self.requests(moved.read_bytes + written);
         PassPlan::new(name, Moved { requests, ..moved }, work, self.volume, self.host)
             .within(self.memory_bytes)
     }
@@ -259,12 +262,17 @@ impl RecordJob<'_> {
         bytes.div_ceil(self.shares.block.max(1))
     }
 
+    /// Files of the output that the last pass writes at once: none if a pipe takes it.
+    fn output_at_once(&self) -> u64 {
+        u64::from(self.to_files)
+    }
+
     /// Costs a pass that reads the inputs, if those are on a volume of their own: each side is then a separate bowtie,
     /// and the slower one counts.
     fn read_elsewhere(&self, pass: &mut PassPlan, many: Many) {
         let Some(inputs) = self.input_volume else { return };
         let read = pass.read_bytes as f64;
-        let written = pass.written_bytes as f64;
+        let written = pass.bytes_to_files() as f64;
         let mut read_runs = pass.inputs as f64;
         let mut written_runs = if written > 0.0 { pass.outputs as f64 } else { 0.0 };
         match many {
@@ -284,7 +292,7 @@ impl RecordJob<'_> {
         let reading_s = inputs.seconds(read, 0.0, read_switches, pass.inputs as f64)
             + inputs.seconds_of(self.requests(pass.read_bytes), 0);
         let writing_s = self.volume.seconds(0.0, written, written_switches, pass.outputs as f64)
-            + self.volume.seconds_of(self.requests(pass.written_bytes), pass.checkpoints);
+            + self.volume.seconds_of(self.requests(pass.bytes_to_files()), pass.checkpoints);
         pass.device_seconds = reading_s.max(writing_s);
         pass.switches = (read_switches + written_switches) as u64;
     }
@@ -318,10 +326,11 @@ impl RecordJob<'_> {
         let reading = Moved { read_bytes: data, switches, inputs: self.inputs, ..Moved::default() };
         let mut reading = self.pass("read and sort", reading, &[(data, sorting)]);
         self.read_elsewhere(&mut reading, Many::Neither);
+        let outputs = self.output_at_once();
         let writing = Moved {
             written_bytes: kept,
-            switches: kept.min(1),
-            outputs: 1,
+            switches: kept.min(outputs),
+            outputs,
             checkpoints: 1,
             ..Moved::default()
         };
@@ -472,7 +481,7 @@ impl RecordJob<'_> {
             read_bytes: what.bytes.saturating_sub(left_out) * what.times,
             written_bytes: what.kept * what.times,
             inputs: left,
-            outputs: 1,
+            outputs: self.output_at_once(),
             times: what.times,
             checkpoints: what.times * if in_one_pass { 1 } else { of_last },
             ..Moved::default()
@@ -490,15 +499,17 @@ impl RecordJob<'_> {
     /// `moved`.
     fn merge_pass(&self, name: &str, moved: Moved, held: u64) -> PassPlan {
         let Moved { read_bytes, inputs, times, .. } = moved;
+        let outputs = moved.outputs.min(1);
         let block = self.shares.block.max(1) as f64;
         let read = read_bytes as f64;
-        let written = moved.written_bytes as f64;
-        let switches = if self.volume.wants_runs((inputs + 1) as f64) {
-            let scheme =
-                Scheme::best_of(Shape::moving(files(inputs.max(1)), 1, read, written), Algorithm::A4);
-            let run = scheme.map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
+        let written = if outputs > 0 { moved.written_bytes as f64 } else { 0.0 };
+        let switches = if self.volume.wants_runs((inputs + outputs) as f64) {
+            let algorithm = if outputs > 0 { Algorithm::A4 } else { Algorithm::A3 };
+            let shape = Shape::moving(files(inputs.max(1)), files(outputs), read, written);
+            let run = Scheme::best_of(shape, algorithm)
+                .map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
             // Even with little memory, a block moves as a whole.
-            ((read + written) / run.max(block)).max((times * (inputs + 1)) as f64)
+            ((read + written) / run.max(block)).max((times * (inputs + outputs)) as f64)
         } else {
             read / block
         };

@@ -197,7 +197,8 @@ impl<'a, R: Records> Job<'a, R> {
                 || self.manifest.duplicates.are_many())
         {
             let merge = MergeBytes { runs: runs.len(), left_in: &|files| self.left_in(files), ratio };
-            let factor = merge_factor(&volume, merge, self.budget.streams() as u64);
+            let memory = self.budget.streams() as u64;
+            let factor = merge_factor(&volume, merge, self.writes_files(), memory);
             return factor.unwrap_or(usize::MAX).max(2);
         }
         let factor = self.plan.chosen.merge_factor.unwrap_or(u64::MAX);
@@ -396,6 +397,17 @@ impl<'a, R: Records> Job<'a, R> {
         output_dir(&self.request.output).into_iter().collect()
     }
 
+    /// Where its output is written: a directory, or the file to which standard output is redirected.
+    pub fn output_paths(&self) -> Vec<PathBuf> {
+        let redirected = self.request.output.is_redirected();
+        self.output_dirs().into_iter().chain(redirected.then(|| PathBuf::from("/dev/stdout"))).collect()
+    }
+
+    /// Whether its output is files, and not a pipe or a device.
+    pub fn writes_files(&self) -> bool {
+        self.request.output.writes_files()
+    }
+
     /// The turns of a pass from some files or directories to others, if reading and writing must alternate.
     pub fn turns(&self, from: &[PathBuf], to: &[PathBuf]) -> Option<Arc<Turns>> {
         Turns::between(self.volumes().volume.as_ref(), from, to)
@@ -409,7 +421,7 @@ impl<'a, R: Records> Job<'a, R> {
     /// The turns of a pass from spills to the output or other spills.
     pub fn turns_of_spills(&self) -> Option<Arc<Turns>> {
         let spills = temp_dirs(self.request);
-        self.turns(&spills, &[self.output_dirs(), spills.clone()].concat())
+        self.turns(&spills, &[self.output_paths(), spills.clone()].concat())
     }
 
     /// Chunks for a pass that sorts; `bytes` stay free for other uses.

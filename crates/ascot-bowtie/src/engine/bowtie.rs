@@ -55,6 +55,8 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     /// Full blocks of the outputs whose device is idle.
     full_on_idle: Vec<u32>,
     pub(super) depth: usize,
+    /// Whether its inputs are pipes, whose requests do not count against the depth.
+    pub(super) inputs_are_pipes: bool,
     alternating: bool,
     /// The input that the flow knows to run out first.
     first_out: Option<usize>,
@@ -147,6 +149,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             deferred_writes: VecDeque::new(),
             full_on_idle: Vec::new(),
             depth: 1,
+            inputs_are_pipes: false,
             alternating: false,
             first_out: None,
             observed: None,
@@ -219,8 +222,14 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         if let Some(adaption) = &mut self.adaption {
             adaption.follow(&mut self.occupancy, &mut *self.schedule, free);
         }
-        while self.in_flight.len() + 1 < self.depth && self.begin_next(BlockedOn::Nothing)? {}
+        while self.requests() + 1 < self.depth && self.begin_next(BlockedOn::Nothing)? {}
         self.begin_deferred()
+    }
+
+    /// Requests in flight that count against the depth.
+    fn requests(&self) -> usize {
+        let counts = |step: &&Move| !self.inputs_are_pipes || matches!(step, Move::Write(_));
+        self.in_flight.iter().filter(counts).count()
     }
 
     /// Completes the writes that are done, which frees their memory.
@@ -387,7 +396,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             {
                 return Ok(());
             }
-            while self.in_flight.len() < self.depth && self.begin_next(self.with_requests(blocked_on))? {}
+            while self.requests() < self.depth && self.begin_next(self.with_requests(blocked_on))? {}
             self.begin_deferred()?;
             if waits_for_writes {
                 self.begin_on_idle()?;

@@ -22,19 +22,21 @@
 //! | A3 with forecasting | III.C; Knuth, volume 3, 5.4.6 | `PlannedReads` |
 //! | naive allocators | III.A, III.B | `EqualParts` |
 //! | forecasting | Knuth, volume 3, 5.4.6 | `Forecast` |
+//! | A1 beside inputs that are pipes | not in the paper | `PipedInputs` |
 //! | two sides kept in step | not in the paper | `interconnect`: `make_room`, `interrupt`, `fill_before` |
 //! | inputs consumed at different rates | not in the paper | `Targets::largest`, `Targets::streamed` |
 //! | inputs that end | not in the paper | `Staircase::follow_ends` |
 //!
 //! Files, each using only those before it: `split.rs` (memory of both sides), `view.rs` (what a schedule sees and
 //! answers), `targets.rs` (buckets to fill and drain, and how full a bucket is made), `interconnect.rs` (two
-//! sides in step), `staircase.rs` (A1 to A6), `equal_parts.rs`, `grouped_forecast.rs`,
+//! sides in step), `staircase.rs` (A1 to A6), `piped_inputs.rs`, `equal_parts.rs`, `grouped_forecast.rs`,
 //! `planned_reads.rs`, `forecast.rs`.
 
 mod equal_parts;
 mod forecast;
 mod grouped_forecast;
 mod interconnect;
+mod piped_inputs;
 mod planned_reads;
 #[cfg(test)]
 mod played;
@@ -43,10 +45,11 @@ mod staircase;
 mod targets;
 mod view;
 
-pub use crate::constants::BLOCKS_PER_STREAM;
+pub use crate::constants::{BLOCKS_PER_STREAM, PIPE_BLOCKS};
 pub use equal_parts::EqualParts;
 pub use forecast::{FewestHeld, Forecast};
 pub use grouped_forecast::GroupedForecast;
+pub use piped_inputs::PipedInputs;
 pub use planned_reads::PlannedReads;
 pub use split::Split;
 pub use staircase::Staircase;

@@ -56,7 +56,7 @@ impl RecordJob<'_> {
         let rest = Moved { read_bytes: held, switches: self.inputs, inputs: self.inputs, ..Moved::default() };
         let mut rest = self.pass("sort rest", rest, &[(held, sorting)]);
         self.read_elsewhere(&mut rest, Many::Neither);
-        let sort = Moved { written_bytes: data, ..sorting_parts(parts, spilled) };
+        let sort = Moved { written_bytes: data, ..self.sorting_parts(parts, spilled) };
         let sort = self.pass("sort parts", sort, &[(spilled, sorting), (data, merging)]);
         let summary = format!(
             "split into {} by key, then sort each with its records among {} held in memory",
@@ -79,7 +79,7 @@ impl RecordJob<'_> {
         let data = self.data();
         let (sorting, merging) = self.load_rates();
         let mut passes = self.split_passes(parts, factors);
-        let sort = sorting_parts(parts, data);
+        let sort = self.sorting_parts(parts, data);
         let splitting = self.host.rates.split_bytes_per_s;
         let work = [(data, sorting), (data, if self.groups_parts { splitting } else { merging })];
         passes.push(self.pass("sort parts", sort, &work));
@@ -118,7 +118,7 @@ impl RecordJob<'_> {
         let mut factors = vec![parts];
         let by_runs = if parts == wanted { "" } else { " by runs and merges" };
         if parts == wanted {
-            let sort = sorting_parts(parts, data);
+            let sort = self.sorting_parts(parts, data);
             passes.push(self.pass("sort parts", sort, &work));
         } else {
             // A part larger than memory is sorted like an input of its own.
@@ -143,18 +143,19 @@ impl RecordJob<'_> {
         let sample = Some(self.key_sample(parts));
         MethodPlan { pieces: parts, factors, sample, ..method("distribute", summary, passes, disk, remark) }
     }
-}
 
-/// Parts of `bytes` together that are read and sorted one by one: each is a checkpoint.
-fn sorting_parts(parts: u64, bytes: u64) -> Moved {
-    Moved {
-        read_bytes: bytes,
-        written_bytes: bytes,
-        switches: 2 * parts,
-        inputs: 1,
-        outputs: 1,
-        times: parts,
-        checkpoints: parts,
-        ..Moved::default()
+    /// Parts of `bytes` together that are read and sorted one by one: each is a checkpoint.
+    fn sorting_parts(&self, parts: u64, bytes: u64) -> Moved {
+        let outputs = self.output_at_once();
+        Moved {
+            read_bytes: bytes,
+            written_bytes: bytes,
+            switches: (1 + outputs) * parts,
+            inputs: 1,
+            outputs,
+            times: parts,
+            checkpoints: parts,
+            ..Moved::default()
+        }
     }
 }

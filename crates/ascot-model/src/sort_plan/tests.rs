@@ -57,6 +57,7 @@ fn job<'a>(input: u64, memory: u64, volume: &'a VolumeProfile, host: &'a HostPro
             block,
         },
         volume,
+        to_files: true,
         input_volume: None,
         host,
     }

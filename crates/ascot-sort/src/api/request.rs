@@ -17,6 +17,7 @@ use ascot_model::measurement::VolumeRequests;
 use ascot_model::volume::VolumeProfile;
 use ascot_record::keys::{ByteRangeKey, CsvColumn, CsvKeySpec, KeyOptions};
 use ascot_record::layout::Layout;
+use rustix::fs::{FileType, fstat};
 use serde::{Deserialize, Serialize};
 
 use crate::api::error::{Result, SortError};
@@ -80,6 +81,26 @@ pub enum Output {
 }
 
 impl Output {
+    /// Number of files that it makes. A device or a pipe makes none, and takes no space on a volume.
+    pub fn files(&self) -> u64 {
+        match self {
+            Output::Path(path) => u64::from(std::fs::metadata(path).map_or(true, |stat| stat.is_file())),
+            Output::Parts(parts) => parts.count.into(),
+            Output::Stdout | Output::Program => 0,
+        }
+    }
+
+    /// Whether it is standard output that is redirected to a file.
+    pub fn is_redirected(&self) -> bool {
+        let is_file = |mode| FileType::from_raw_mode(mode).is_file();
+        *self == Output::Stdout && fstat(std::io::stdout()).is_ok_and(|stat| is_file(stat.st_mode))
+    }
+
+    /// Whether its bytes go to files, where they cost switches, and not to a pipe or a device.
+    pub fn writes_files(&self) -> bool {
+        self.files() > 0 || self.is_redirected()
+    }
+
     /// Maximum number of descriptors of complete parts, which stay open until all parts have their names.
     pub fn parts_held(&self) -> usize {
         if let Output::Parts(parts) = self { parts.count as usize } else { 0 }

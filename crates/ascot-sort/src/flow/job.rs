@@ -118,9 +118,13 @@ impl FlowJob<'_> {
         let blocks = BlockPool::new(pool.region(blocks * block, "blocks of streams")?, block);
         let total = blocks.total() as u32;
         let few = |error: TooFewBlocks| SortError::Request(error.to_string());
+        let named = |bowtie: Bowtie<I, FileWriter>| bowtie.observing(self.disk.ledger(), "flow");
+        if self.layout.merges_pipes && self.layout.long_runs {
+            return Ok(named(Bowtie::from_pipes(readers, writers, blocks).map_err(few)?));
+        }
         if let Some(scheme) = self.layout.scheme {
             let bowtie = Bowtie::new(readers, writers, blocks, &scheme).map_err(few)?.adapting(&scheme);
-            let bowtie = bowtie.observing(self.disk.ledger(), "flow");
+            let bowtie = named(bowtie);
             return Ok(if self.request.alpha.is_some() { bowtie } else { bowtie.doubting_alpha() });
         }
         let read = match (readers.len(), writers.len()) {
@@ -131,7 +135,7 @@ impl FlowJob<'_> {
         let split = Split { read, write: total - read };
         let alpha = self.layout.shape.alpha;
         let bowtie = Bowtie::with_schedule(readers, writers, blocks, alpha, split, Box::new(FewestHeld));
-        Ok(bowtie.map_err(few)?.observing(self.disk.ledger(), "flow"))
+        Ok(named(bowtie.map_err(few)?))
     }
 
     /// Starts the program with the program's ends of `streams`. A function in this process runs already.
@@ -178,8 +182,9 @@ impl FlowJob<'_> {
         let (streams, streams_left_out) = files_of(self.disk.ledger());
         let passes = passes.take_accounts(processors());
         let moved = PassAccount::moved_by(&passes);
-        let read = moved.read_bytes as f64;
-        let all = (moved.read_bytes + moved.written_bytes) as f64;
+        // Bytes of pipes that were merged are not those of files.
+        let read = if self.layout.merges_pipes { 0.0 } else { moved.read_bytes as f64 };
+        let all = read + moved.written_bytes as f64;
         let of_records = report_of_records(&self.request.sort, JobSums { read: sum, out: sum, dropped: sum });
         Report {
             verb: "streamed".into(),

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use ascot_bowtie::schedule::BLOCKS_PER_STREAM;
+use ascot_bowtie::schedule::{BLOCKS_PER_STREAM, PIPE_BLOCKS};
 use ascot_bowtie::simulate::best_scheme;
 use ascot_model::known_volume::VolumeOrigin;
 use ascot_model::plan::{MethodPlan, OVERLAP, PassPlan, Plan};
@@ -23,6 +23,8 @@ pub(super) const RELAY_BYTES: usize = 64 << 10;
 /// Smallest and largest block.
 const BLOCK_BYTES_MIN: usize = 32 << 10;
 const BLOCK_BYTES_MAX: usize = 1 << 20;
+/// Blocks of a pipe that is merged.
+const BLOCKS_OF_PIPE: usize = PIPE_BLOCKS as usize;
 /// Blocks of a stream where switches cost little: more memory would not be faster.
 const BLOCKS_WITHOUT_RUNS: usize = 16;
 
@@ -33,6 +35,8 @@ pub(super) struct Layout {
     pub(super) shape: Shape,
     /// Pipes and sockets.
     pub(super) pipes: usize,
+    /// Whether pipes are merged, which no file is merged with.
+    pub(super) merges_pipes: bool,
     /// The memory cap, bytes.
     pub(super) memory: usize,
     /// Bytes of a block.
@@ -49,24 +53,30 @@ impl Layout {
     /// Divides memory among the streams of a request.
     pub(super) fn new(request: &FlowRequest) -> Result<Layout> {
         let memory = request.sort.memory_bytes.unwrap_or_else(default_memory);
-        let inputs = &request.sort.inputs;
-        let inputs = inputs.iter().filter(|input| request.merged || input_bytes(input).is_some()).count();
+        let all_inputs = request.sort.inputs.len();
+        let files = request.sort.inputs.iter().filter(|input| input_bytes(input).is_some()).count();
+        let merges_pipes = request.merged && files == 0;
+        // Among files that are merged, pipes count as files do.
+        let inputs = if request.merged && files > 0 { all_inputs } else { files };
         let outputs = request.outputs.iter().filter(|output| is_file(output)).count();
         let streams = inputs + outputs;
-        let pipes = request.sort.inputs.len() + request.outputs.len() - streams;
-        let links = (pipes + 1 + queues(request)) * RELAY_BYTES;
-        let min_bytes = (links + (2 * streams + inputs + 1) * BLOCK_BYTES_MIN) as u64;
+        let pipes = all_inputs + request.outputs.len() - streams;
+        let merged_pipes = if merges_pipes { all_inputs } else { 0 };
+        let links = (pipes - merged_pipes + 1 + queues(request)) * RELAY_BYTES;
+        let least_blocks = 2 * streams + inputs + 1 + merged_pipes * BLOCKS_OF_PIPE;
+        let min_bytes = (links + least_blocks * BLOCK_BYTES_MIN) as u64;
         if memory < min_bytes.max(MIN_MEMORY_BYTES) {
             return Err(too_little(memory, min_bytes.next_multiple_of(1 << 20).max(MIN_MEMORY_BYTES)));
         }
         let memory = usize::try_from(memory).unwrap_or(usize::MAX);
         let free = memory - links;
-        let fair =
-            (free / (streams.max(1) * BLOCKS_PER_STREAM as usize)).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let parts = (streams * BLOCKS_PER_STREAM as usize + merged_pipes * BLOCKS_OF_PIPE).max(1);
+        let fair = (free / parts).clamp(BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
         let block = 1 << fair.ilog2();
         let long_runs = wants_runs(&request.sort.volumes, streams);
         let all = free / block;
-        let blocks = if long_runs { all } else { all.min((streams * BLOCKS_WITHOUT_RUNS).max(4)) };
+        let without_runs = ((streams + merged_pipes) * BLOCKS_WITHOUT_RUNS).max(4);
+        let blocks = if long_runs { all } else { all.min(without_runs) };
         // The engine counts blocks in 32 bits.
         let blocks = blocks.min(u32::MAX as usize);
         let alpha = request.first_alpha();
@@ -75,7 +85,7 @@ impl Layout {
             let shape = Shape::moving(shape.inputs, shape.outputs, alpha, 1.0 - alpha);
             if request.merged { best_scheme(shape, blocks as u32) } else { Scheme::best(shape) }
         });
-        Ok(Layout { shape, pipes, memory, block, blocks, long_runs, scheme })
+        Ok(Layout { shape, pipes, merges_pipes, memory, block, blocks, long_runs, scheme })
     }
 
     /// The switches of a flow that moves `bytes` of files.

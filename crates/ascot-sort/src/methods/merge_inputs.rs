@@ -97,7 +97,8 @@ fn merge_range<R: Records>(
     let block = job.budget.block;
     let available = job.pool.available();
     let volumes = job.volumes();
-    let long_runs = inputs_want_runs(&volumes, range.len());
+    let to_file = matches!(into, Destination::Spill(_)) || job.writes_files();
+    let long_runs = inputs_want_runs(&volumes, range.len(), to_file);
     let share = MergeShare::new(available, block, range.len(), job.records.record_bytes(), long_runs);
     let blocks = share.blocks(available, block).max(range.len());
     let straddling = straddling(&job.pool, share, blocks)?;
@@ -108,12 +109,12 @@ fn merge_range<R: Records>(
     let streams = range.clone().map(open).collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
-    let staircase = merge_inputs_in_long_runs(&volumes, streams.len(), blocks.total());
+    let staircase = merge_inputs_in_long_runs(&volumes, streams.len(), to_file, blocks.total());
     let schedule: Box<dyn Schedule> = match staircase {
         Some(staircase) => Box::new(staircase),
         None => Box::new(FewestHeld),
     };
-    let turns = job.turns(&job.inputs.paths(), &job.output_dirs());
+    let turns = job.turns(&job.inputs.paths(), &job.output_paths());
     let mut inputs = Bowtie::from_inputs(streams, blocks, schedule)
         .observing(job.disk.ledger(), "merge")
         .alternating(turns.is_some());
@@ -125,7 +126,7 @@ fn merge_range<R: Records>(
     let sums = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum()));
     job.manifest.misfits.combine(&sums.misfits);
-    job.merge_done(pass, range.len(), buffers);
+    job.merge_done(pass, range.len(), to_file, buffers);
     Ok(sums)
 }
 

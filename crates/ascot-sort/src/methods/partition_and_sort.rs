@@ -249,7 +249,7 @@ impl<R: Records> Job<'_, R> {
         let start = InputPosition::default();
         let reader = RecordReader::new(&self.records, &self.disk, inputs, &memory.chunks, start, self.cancel)
             .over_parts(memory.chunks.max_chunks().saturating_sub(2 * memory.part_chunks))
-            .in_turn(self.turns_of_spills());
+            .in_turn(self.turns_of_spills().filter(|_| self.writes_files()));
         let records = Arc::clone(&self.records);
         let cancel = self.cancel;
         let threads = self.budget.threads;
@@ -286,7 +286,8 @@ impl<R: Records> Job<'_, R> {
         }
         self.parts_done(parts.len() - done, pass)?;
         self.key_sample = key_sample.and_then(|sample| sample.into_inner().ok());
-        let facts = PassFacts { inputs: parts.len() as u64, outputs: 1, buffers: None };
+        let outputs = u64::from(self.writes_files());
+        let facts = PassFacts { inputs: parts.len() as u64, outputs, buffers: None };
         self.passes.done("sort parts", facts);
         Ok(())
     }

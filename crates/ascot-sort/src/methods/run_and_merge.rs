@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ascot_bowtie::engine::{BlockInput, BlockOutput, Bowtie};
-use ascot_bowtie::schedule::{Forecast, GroupedForecast, Schedule};
+use ascot_bowtie::schedule::{Forecast, GroupedForecast, PlannedReads, Schedule};
 use ascot_io::BlockPool;
 use ascot_model::account::BufferAccount;
 use ascot_model::report::Report;
@@ -185,7 +185,8 @@ impl<R: Records> Job<'_, R> {
         let all = buffer.sources.len();
         let spilled = &self.manifest.runs;
         let none_planned = self.plan.chosen.held_bytes == 0;
-        if none_planned && merges_in_long_runs(&self.request.volumes, spilled.len()) {
+        let long_runs = merges_in_long_runs(&self.request.volumes, spilled.len(), self.writes_files());
+        if none_planned && long_runs {
             return all;
         }
         if self.resumable && buffer.spans.iter().any(Vec::is_empty) {
@@ -410,7 +411,8 @@ impl<R: Records> Job<'_, R> {
         if is_output {
             self.expect_duplicates(spilled.iter().map(|run| run.bytes).sum());
         }
-        let mut inputs = self.open_runs(spilled)?;
+        let to_file = !is_output || self.writes_files();
+        let mut inputs = self.open_runs(spilled, to_file)?;
         let starts = spilled.iter().map(|run| run.start.block).collect();
         let records = Arc::clone(&self.records);
         let threads = Arc::clone(&self.emitters);
@@ -422,7 +424,7 @@ impl<R: Records> Job<'_, R> {
         let result = merge.run(&mut inputs, starts, &mut FreeingSink::new(self, which, into, held_bytes));
         drop(inputs);
         let merged = result?;
-        self.merge_done(if is_output { "merge" } else { "merge some" }, spilled.len(), buffers);
+        self.merge_done(if is_output { "merge" } else { "merge some" }, spilled.len(), to_file, buffers);
         Ok(merged)
     }
 
@@ -441,8 +443,9 @@ impl<R: Records> Job<'_, R> {
     }
 
     /// Adds a merge to the account.
-    pub fn merge_done(&mut self, name: &str, inputs: usize, buffers: BufferAccount) {
-        self.passes.done(name, PassFacts { inputs: inputs as u64, outputs: 1, buffers: Some(buffers) });
+    pub fn merge_done(&mut self, name: &str, inputs: usize, to_file: bool, buffers: BufferAccount) {
+        let outputs = u64::from(to_file);
+        self.passes.done(name, PassFacts { inputs: inputs as u64, outputs, buffers: Some(buffers) });
     }
 
     /// Memory for sorting chunks of inputs again, if any run refers to inputs, bytes.
@@ -472,8 +475,8 @@ impl<R: Records> Job<'_, R> {
         })
     }
 
-    /// Opens runs for the engine; their blocks take all memory left.
-    fn open_runs(&self, runs: &[Run]) -> Result<Bowtie<AnyRun>> {
+    /// Opens runs for the engine; their blocks take all memory left. `to_file`: they are merged into a file.
+    fn open_runs(&self, runs: &[Run], to_file: bool) -> Result<Bowtie<AnyRun>> {
         let block = runs.iter().map(|run| run.block_bytes).max().unwrap_or(1).max(ascot_io::PAGE_BYTES);
         let long: usize = runs.iter().map(Run::long_bytes).sum();
         let facts: usize = runs.iter().map(|run| run.first_keys.len() * BLOCK_FACTS_BYTES).sum();
@@ -493,7 +496,7 @@ impl<R: Records> Job<'_, R> {
         let refers = runs.iter().any(|run| run.input.is_some());
         let bench = refers
             .then(|| Arc::new(Bench::new(&*self.records, &self.pool, self.chunk_bytes().max(block), block)));
-        let long_runs = merges_in_long_runs(&self.volumes(), runs.len());
+        let long_runs = merges_in_long_runs(&self.volumes(), runs.len(), to_file);
         let streams = runs
             .iter()
             .map(|run| self.open_run(run, bench.as_ref(), long_runs))
@@ -502,14 +505,14 @@ impl<R: Records> Job<'_, R> {
             .iter()
             .map(|run| run.first_keys.get(run.start.block..).unwrap_or_default().to_vec())
             .collect();
-        let schedule: Box<dyn Schedule> = if long_runs {
-            Box::new(GroupedForecast::new(&keys, blocks as u32))
-        } else {
-            Box::new(Forecast::new(&keys))
+        let schedule: Box<dyn Schedule> = match long_runs {
+            true if to_file => Box::new(GroupedForecast::new(&keys, blocks as u32)),
+            true => Box::new(PlannedReads::new(&keys, blocks as u32)),
+            false => Box::new(Forecast::new(&keys)),
         };
         let inputs = Bowtie::from_inputs(streams, BlockPool::new(region, block), schedule)
             .observing(self.disk.ledger(), "merge");
-        Ok(inputs.alternating(self.turns_of_spills().is_some()))
+        Ok(inputs.alternating(to_file && self.turns_of_spills().is_some()))
     }
 }
 

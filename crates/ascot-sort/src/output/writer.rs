@@ -294,11 +294,13 @@ impl<R: Records> Commit for OutputWriter<R> {
     }
 }
 
-/// A file under its temporary name, or a pipe.
+/// A file under its temporary name, or a descriptor.
 pub enum OutputStream {
     /// The file.
     File(AtomicOutput),
-    /// Standard output, or the program.
+    /// Standard output that is redirected to a file. Its blocks are filled, so that a switch moves as much as it can.
+    Redirected(Box<dyn WriteStream>),
+    /// Any other standard output, or the program.
     Pipe(Box<dyn WriteStream>),
 }
 
@@ -314,7 +316,10 @@ impl OutputStream {
                 let name = Path::new(STANDARD_OUTPUT);
                 let fd = std::io::stdout().as_fd().try_clone_to_owned();
                 let fd = fd.during(Action::Open, name)?;
-                Ok(OutputStream::Pipe(disk.to_writer(fd, name, "output")?))
+                let stream = disk.to_writer(fd, name, "output")?;
+                let of_kind =
+                    if output.is_redirected() { OutputStream::Redirected } else { OutputStream::Pipe };
+                Ok(of_kind(stream))
             }
             (Output::Program, _) => {
                 let stream = disk.open_program_sink(Path::new(PROGRAM_RECORDS), "output")?;
@@ -328,7 +333,7 @@ impl OutputStream {
     pub fn stream(&mut self) -> Result<&mut dyn WriteStream, IoError> {
         match self {
             OutputStream::File(file) => file.stream(),
-            OutputStream::Pipe(pipe) => Ok(pipe.as_mut()),
+            OutputStream::Redirected(stream) | OutputStream::Pipe(stream) => Ok(stream.as_mut()),
         }
     }
 
@@ -341,7 +346,7 @@ impl OutputStream {
     pub fn seal(&mut self) -> Result<(), IoError> {
         match self {
             OutputStream::File(file) => file.seal().map(|_| ()),
-            OutputStream::Pipe(pipe) => pipe.drain(),
+            OutputStream::Redirected(stream) | OutputStream::Pipe(stream) => stream.drain(),
         }
     }
 
@@ -349,7 +354,7 @@ impl OutputStream {
     pub fn commit(self) -> Result<u64, IoError> {
         match self {
             OutputStream::File(file) => file.commit(),
-            OutputStream::Pipe(pipe) => pipe.finish(),
+            OutputStream::Redirected(stream) | OutputStream::Pipe(stream) => stream.finish(),
         }
     }
 }

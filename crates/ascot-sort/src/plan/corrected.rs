@@ -67,9 +67,15 @@ pub struct MergeBytes<'a> {
     pub ratio: f64,
 }
 
-/// The largest number of runs that one merge should take; none: all of them. Compression changes the bytes that move.
-/// It does not change the length of runs and the share of reading in them, because blocks lie expanded in memory.
-pub fn merge_factor(volume: &VolumeProfile, merge: MergeBytes<'_>, memory: u64) -> Option<usize> {
+/// The largest number of runs that one merge should take; none: all of them. `to_file`: the last merge writes a file,
+/// and not a pipe. Compression changes the bytes that move. It does not change the length of runs and the share of
+/// reading in them, because blocks lie expanded in memory.
+pub fn merge_factor(
+    volume: &VolumeProfile,
+    merge: MergeBytes<'_>,
+    to_file: bool,
+    memory: u64,
+) -> Option<usize> {
     let inputs = u32::try_from(merge.runs).ok()?;
     let cost = DeviceCost { volume, memory_bytes: memory as f64, max_streams: u32::MAX, baseline: None };
     // The last merge writes the output, which is not compressed.
@@ -85,6 +91,15 @@ pub fn merge_factor(volume: &VolumeProfile, merge: MergeBytes<'_>, memory: u64) 
             + volume.seconds(read, written, 0.0, files)
     };
     let way = multipass::merge(inputs, &stored, &seconds).filter(|way| !way.passes.is_empty())?;
+    if !to_file && let Some(last) = way.passes.last() {
+        // The last merge costs what its reads cost.
+        let reading =
+            |inputs: u32, bytes: f64| seconds(&Shape { inputs, outputs: 0, alpha: 1.0 }, bytes, 0.0);
+        let several = way.seconds - last.seconds + reading(last.shape.inputs, last.read_bytes);
+        if reading(inputs, stored(f64::from(inputs))) <= several {
+            return None;
+        }
+    }
     way.factors().into_iter().map(|factor| factor as usize).max()
 }
 
@@ -99,7 +114,7 @@ mod tests {
         let bytes = f64::from(20 << 10) * f64::from(1 << 20);
         let factor = |ratio, left_in: &dyn Fn(f64) -> f64| {
             let merge = MergeBytes { runs: 40, left_in, ratio };
-            merge_factor(&array, merge, 1 << 30).expect("memory suffices")
+            merge_factor(&array, merge, true, 1 << 30).expect("memory suffices")
         };
         assert_eq!(factor(1.0, &|_| bytes), 40);
         assert!(factor(0.1, &|_| bytes) < 40, "{}", factor(0.1, &|_| bytes));

@@ -14,7 +14,6 @@ use ascot_record::layout::Layout;
 use serde::Serialize;
 
 use crate::api::{Output, Result, SortError, SortRequest};
-use crate::plan::planner::output_files;
 use crate::plan::volumes::{output_dir, temp_dirs};
 use crate::resources::device_of;
 
@@ -56,7 +55,7 @@ impl FreeSpace {
 
 /// The directory of an output that takes space on a volume.
 fn filled_dir(output: &Output) -> Option<PathBuf> {
-    output_dir(output).filter(|_| output_files(output) > 0)
+    output_dir(output).filter(|_| output.files() > 0)
 }
 
 /// Bytes free on the volumes that a plan writes to, each volume counted once.

@@ -5,10 +5,11 @@ use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
 use crate::api::Volumes;
 
-/// Whether long runs are better for a merge of `inputs` spills into a file on the same volume. Even one is read and
-/// written in turns.
-pub fn merges_in_long_runs(volumes: &Volumes, inputs: usize) -> bool {
-    inputs > 0 && volumes.wants_runs(inputs + 1)
+/// Whether long runs are better for a merge of `inputs` spills; `to_file`: into a file on the same volume, and not into
+/// a pipe. Even one is read and written in turns.
+pub fn merges_in_long_runs(volumes: &Volumes, inputs: usize, to_file: bool) -> bool {
+    let files = inputs + usize::from(to_file);
+    inputs > 0 && files > 1 && volumes.wants_runs(files)
 }
 
 /// The algorithm of a split of an intermediate file into `files` on the same volume, if long runs are better.
@@ -22,20 +23,25 @@ fn read_only(inputs: usize, blocks: usize) -> Option<Staircase> {
     Some(Staircase::new(Scheme::best_of(shape, Algorithm::A3)?, blocks as u32))
 }
 
-/// Whether long runs are better for a merge of the `inputs` of a job.
-pub fn inputs_want_runs(volumes: &Volumes, inputs: usize) -> bool {
+/// Whether long runs are better for a merge of the `inputs` of a job into a file or a pipe.
+pub fn inputs_want_runs(volumes: &Volumes, inputs: usize, to_file: bool) -> bool {
     match &volumes.input_volume {
         Some(volume) => inputs > 1 && volume.wants_runs(inputs as f64),
-        None => merges_in_long_runs(volumes, inputs),
+        None => merges_in_long_runs(volumes, inputs, to_file),
     }
 }
 
-/// The schedule of a merge of the `inputs` of a job in long runs, if they are better.
-pub fn merge_inputs_in_long_runs(volumes: &Volumes, inputs: usize, blocks: usize) -> Option<Staircase> {
-    if !inputs_want_runs(volumes, inputs) {
+/// The schedule of a merge of the `inputs` of a job into a file or a pipe in long runs, if they are better.
+pub fn merge_inputs_in_long_runs(
+    volumes: &Volumes,
+    inputs: usize,
+    to_file: bool,
+    blocks: usize,
+) -> Option<Staircase> {
+    if !inputs_want_runs(volumes, inputs, to_file) {
         return None;
     }
-    if volumes.input_volume.is_some() {
+    if volumes.input_volume.is_some() || !to_file {
         return read_only(inputs, blocks);
     }
     let shape = Shape { inputs: inputs as u32, outputs: 1, alpha: 0.5 };

@@ -95,6 +95,8 @@ struct Facts<'a, R> {
     records: &'a R,
     /// Number of files of the output; 0 for a pipe or a device.
     output_files: u64,
+    /// Whether the output is files, standard output among them.
+    to_files: bool,
     volume: VolumeProfile,
     host: HostProfile,
     /// Whether the last merge may take records from memory.
@@ -113,9 +115,19 @@ impl<'a, R: Records> Facts<'a, R> {
         let record_bytes = fixed_bytes.or(lengths.mean_bytes).unwrap_or(ASSUMED_RECORD_BYTES);
         let host = host_of(request, record_bytes, budget.threads).within(budget.memory as u64);
         let volume = request.volumes.profile();
-        let output_files = output_files(&request.output);
-        let holds = true;
-        Facts { request, extent, budget, record_bytes, lengths, records, output_files, volume, host, holds }
+        Facts {
+            request,
+            extent,
+            budget,
+            record_bytes,
+            lengths,
+            records,
+            output_files: request.output.files(),
+            to_files: request.output.writes_files(),
+            volume,
+            host,
+            holds: true,
+        }
     }
 
     /// The description of the job for the model.
@@ -157,6 +169,7 @@ impl<'a, R: Records> Facts<'a, R> {
             },
             held_parts: self.held_parts(),
             disk: self.disk(),
+            to_files: self.to_files,
             volume: &self.volume,
             input_volume: self.request.volumes.input_volume.as_ref(),
             host: &self.host,
@@ -409,7 +422,8 @@ pub(crate) fn merge_buffers(
     let block = budget.block;
     let streams = budget.streams().saturating_sub(budget.output_blocks * block);
     let fan_in = (merge_fan_in(budget, request) as u64).min(inputs) as usize;
-    let long_runs = inputs_want_runs(&request.volumes, fan_in);
+    let is_last = inputs <= fan_in as u64;
+    let long_runs = inputs_want_runs(&request.volumes, fan_in, !is_last || request.output.writes_files());
     let share = MergeShare::new(streams, block, fan_in, record_bytes, long_runs);
     let bytes = share.blocks(streams, block) * (block - share.carry_bytes);
     Buffers { bytes: bytes as u64, block: block as u64 }
@@ -417,15 +431,6 @@ pub(crate) fn merge_buffers(
 
 /// Expected size of the largest intermediate file of a split, as a share of the mean.
 const UNEVENNESS: f64 = 1.125;
-
-/// Number of files of an output. A device or a pipe counts as 0: it takes no space on a volume.
-pub(crate) fn output_files(output: &Output) -> u64 {
-    match output {
-        Output::Path(path) => u64::from(std::fs::metadata(path).map_or(true, |stat| stat.is_file())),
-        Output::Parts(parts) => parts.count.into(),
-        Output::Stdout | Output::Program => 0,
-    }
-}
 
 /// The host with `threads` threads for the records of a request, which have about `record_bytes` bytes.
 pub(crate) fn host_of(request: &SortRequest, record_bytes: f64, threads: usize) -> HostProfile {
@@ -527,7 +532,7 @@ pub fn plan_ahead(request: &SortRequest, data_bytes: u64, record_bytes: f64, wha
     let records = AnyRecords::with_mean(request, &InputHead::default(), Some(record_bytes))?;
     with_records!(records, records => {
         let facts = Facts::new(request, extent, &budget, &lengths, &*records);
-        let facts = Facts { output_files: facts.output_files.max(1), ..facts };
+        let facts = Facts { output_files: facts.output_files.max(1), to_files: true, ..facts };
         match what {
             Ahead::Sort => {
                 let plan = facts.sort(request.method, false)?;

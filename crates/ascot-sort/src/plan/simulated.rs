@@ -104,7 +104,9 @@ pub(super) fn count_switches(
     for (number, pass) in method.passes.iter_mut().enumerate() {
         let runs = match pass.name.as_str() {
             "merge" | "merge some" | "merge some again" => {
-                runs_of(pass, Algorithm::A4, pass.inputs, 1, volume, merged(pass, held))
+                let outputs = pass.outputs.min(1);
+                let algorithm = if outputs > 0 { Algorithm::A4 } else { Algorithm::A3 };
+                runs_of(pass, algorithm, pass.inputs, outputs, volume, merged(pass, held))
             }
             "split" | "split some" | "split some again" => parts(pass, number == 0)
                 .and_then(|parts| runs_of(pass, Algorithm::A2, 1, pass.outputs, volume, parts)),
@@ -125,19 +127,15 @@ fn runs_of(
     volume: &VolumeProfile,
     buffers: Buffers,
 ) -> Option<u64> {
-    if inputs + outputs < 3 || !volume.wants_runs((inputs + outputs) as f64) {
+    let one_at_once = inputs < 2 && outputs < 2;
+    if one_at_once || !volume.wants_runs((inputs + outputs) as f64) {
         return None;
     }
-    let read = pass.read_bytes as f64;
+    let moved = pass.read_bytes + pass.bytes_to_files();
     let shape = Shape {
         inputs: u32::try_from(inputs).ok()?,
         outputs: u32::try_from(outputs).ok()?,
-        alpha: read / (read + pass.written_bytes as f64),
+        alpha: pass.read_bytes as f64 / moved.max(1) as f64,
     };
-    simulated_runs(
-        &Scheme::best_of(shape, algorithm)?,
-        buffers,
-        (pass.read_bytes + pass.written_bytes) / pass.times.max(1),
-        false,
-    )
+    simulated_runs(&Scheme::best_of(shape, algorithm)?, buffers, moved / pass.times.max(1), false)
 }

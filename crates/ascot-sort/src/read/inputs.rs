@@ -3,8 +3,9 @@
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -119,6 +120,10 @@ pub struct Span {
     pub len: u64,
     /// Whether the last record lacks its terminator.
     pub unfinished: bool,
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|stat| stat.file_type().is_socket())
 }
 
 /// Bytes at each end of a file that a fingerprint covers.
@@ -265,7 +270,13 @@ impl InputFile {
                 let source = Source::Program { number: 0, name: PROGRAM_RECORDS.into() };
                 return Ok(InputFile { source, size: None, start: 0, crlf: false });
             }
-            Input::Path(path) => (path.clone(), File::open(path).during(Action::Open, path)?),
+            Input::Path(path) => match File::open(path) {
+                Err(_) if is_socket(path) => {
+                    let socket = UnixStream::connect(path).during(Action::Open, path)?;
+                    return InputFile::pipe(path.clone(), File::from(OwnedFd::from(socket)));
+                }
+                opened => (path.clone(), opened.during(Action::Open, path)?),
+            },
             Input::Range(range) => return InputFile::range(range),
         };
         let stat = file.metadata().during(Action::Open, &name)?;

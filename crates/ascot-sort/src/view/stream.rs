@@ -245,7 +245,7 @@ pub enum ReadOrder {
 
 impl ReadOrder {
     fn new(part: &ViewRange, live: usize) -> ReadOrder {
-        match merges_in_long_runs(&part.request.volumes, live) {
+        match merges_in_long_runs(&part.request.volumes, live, part.reading.in_turns) {
             true if part.reading.in_turns => ReadOrder::Groups,
             true if live > 1 => ReadOrder::LongRuns,
             _ => ReadOrder::Forecast,
