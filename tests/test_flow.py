@@ -230,6 +230,70 @@ def test_pipes_on_both_ends(array, disk):
     assert done.stdout == name.read_bytes().translate(bytes.maketrans(*(bytes(range(97, 123)), bytes(range(65, 91)))))
 
 
+def connection():
+    """The two ends of a TCP connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ours = socket.create_connection(server.getsockname())
+        theirs, _ = server.accept()
+    return ours, theirs
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_tcp_sockets_on_both_ends(merged, array, disk):
+    """A service that is started for a connection has it as its standard streams."""
+    [name] = sorted_files(disk, [100_000])
+    asked, stdin = connection()
+    told, stdout = connection()
+    words = ["--inputs", "-", "--outputs", "-", "--volume", array, *(["--merge-by", "0..10", *FIXED[:2]] * merged)]
+    with stdin, stdout, start("flow", *words, "--", "cat", stdin=stdin, stdout=stdout) as process:
+        stdin.close()
+        stdout.close()
+
+        def send():
+            with asked:
+                asked.sendall(name.read_bytes())
+
+        threading.Thread(target=send, daemon=True).start()
+        with told, told.makefile("rb") as answer:
+            received = answer.read()
+        _, errors = process.communicate(timeout=30)
+    assert process.returncode == 0, errors
+    assert received == name.read_bytes()
+
+
+def test_files_pipes_and_sockets_are_ends_of_one_flow(array, disk):
+    """Files are moved in the runs of their own number, and the other ends cost nothing."""
+    files = make_inputs(disk, 4, 20 * MIB)
+    gotten = [b""] * 4
+    pipe_in, socket_in, pipe_out, socket_out = ends = [disk / f"end{number}" for number in range(4)]
+    serving = [
+        ("pipe", "inputs", pipe_in, files[2]),
+        ("socket", "inputs", socket_in, files[3]),
+        ("pipe", "outputs", pipe_out, files[2]),
+        ("socket", "outputs", socket_out, files[3]),
+    ]
+    threads = []
+    for kind, side, end, file in serving:
+        if kind == "pipe":
+            os.mkfifo(end)
+        number = files.index(file)
+        threads.append(threading.Thread(target=serve, args=(kind, side, end, file, gotten, number), daemon=True))
+        threads[-1].start()
+    wait_for_files(ends)
+    out = [disk / "out0", disk / "out1"]
+    words = ["--inputs", *files[:2], pipe_in, socket_in, "--outputs", *out, pipe_out, socket_out]
+    words += ["--memory", "8MiB", "--volume", array, "--report", disk / "run.json", *swelling(1)]
+    run("flow", *words, timeout=300)
+    for thread in threads:
+        thread.join(20)
+    assert [*(name.read_bytes() for name in out), *gotten[2:]] == expected(files, 4, 1)
+    report = json.loads((disk / "run.json").read_text())
+    [step] = report["passes"]
+    assert (step["inputs"], step["outputs"]) == (2, 2)
+    assert report["flow"]["alpha"] == pytest.approx(0.5, abs=0.01)
+    assert step["switches"] <= 1.10 * simulated(step, 0.5)
+
+
 @pytest.mark.parametrize("kind", ["pipe", "socket"])
 @pytest.mark.parametrize("side", ["inputs", "outputs"])
 def test_the_other_side_of_pipes_and_sockets_takes_its_own_schedule(kind, side, array, disk):
