@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use ascot_io::{Disk, DiskOptions};
+use ascot_io::{Disk, DiskOptions, RunIndex, crc32c};
 use ascot_record::keys::KeyOptions;
 use ascot_record::layout::Layout;
 
@@ -64,7 +64,18 @@ fn keys_are_those_of_the_blocks_of_a_run() {
     }
 }
 
-/// Writes a view as version 3 kept it: with files beside its runs.
+/// Gives a run file the index of version 1 of its format, and returns the checksum of that index.
+fn as_run_of_version_1(path: &Path, index: &RunIndex) -> u32 {
+    let mut run = fs::read(path).expect("a run");
+    let footer = run.len() - 64;
+    run[footer + 8..footer + 12].copy_from_slice(&1u32.to_le_bytes());
+    let crc = crc32c(&[&run[footer..footer + 60]]);
+    run[footer + 60..].copy_from_slice(&crc.to_le_bytes());
+    fs::write(path, &run).expect("written");
+    crc32fast::hash(&run[index.data_end() as usize..])
+}
+
+/// Writes a view as version 3 kept it: with files beside its runs, which have the format of that time.
 fn as_version_3(view: &Path, disk: &Disk) {
     let mut manifest = ViewManifest::load(view).expect("a manifest");
     for (member, kept) in manifest.members.iter_mut().zip(kept(view, disk)) {
@@ -73,6 +84,8 @@ fn as_version_3(view: &Path, disk: &Disk) {
         if let Some(file) = &mut member.file {
             fs::write(beside.with_extension("blocks"), &kept.index_bytes).expect("blocks");
             file.beside = Some(beside.file_name().expect("a name").into());
+        } else {
+            member.index_crc = as_run_of_version_1(&view.join(&member.path), &kept.index);
         }
         member.index = None;
     }
