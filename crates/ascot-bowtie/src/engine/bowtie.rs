@@ -228,8 +228,10 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
 
     /// Requests in flight that count against the depth.
     fn requests(&self) -> usize {
-        let counts = |step: &&Move| !self.inputs_are_pipes || matches!(step, Move::Write(_));
-        self.in_flight.iter().filter(counts).count()
+        if !self.inputs_are_pipes {
+            return self.in_flight.len();
+        }
+        self.in_flight.iter().filter(|step| matches!(step, Move::Write(_))).count()
     }
 
     /// Completes the writes that are done, which frees their memory.

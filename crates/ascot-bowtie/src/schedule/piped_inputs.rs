@@ -46,12 +46,11 @@ impl PipedInputs {
             BlockedOn::Input(_) | BlockedOn::InputInFlight(_) => BlockedOn::Nothing,
             other => other,
         };
-        let none: &[f64] = &[];
         self.outputs.next(&SchedulerView {
             held: &[],
             remaining: &[],
-            shares: none,
-            runs_out: none,
+            shares: &[],
+            runs_out: &[],
             busy: &[],
             free_to_read: 0,
             blocked_on,

@@ -19,6 +19,7 @@ use crate::flow::peer::{FromPeer, Peer, ToPeer};
 use crate::flow::plan::{Layout, RELAY_BYTES};
 use crate::flow::program::{Inherited, Pipe, Program};
 use crate::flow::request::{FlowFunction, FlowRequest};
+use crate::plan::too_little;
 use crate::report::{JobSums, PassFacts, Passes, files_of, processors, report_of_records};
 
 /// A flow that is run.
@@ -117,7 +118,10 @@ impl FlowJob<'_> {
         let Memory { blocks, block } = memory;
         let blocks = BlockPool::new(pool.region(blocks * block, "blocks of streams")?, block);
         let total = blocks.total() as u32;
-        let few = |error: TooFewBlocks| SortError::Request(error.to_string());
+        let few = |TooFewBlocks { needed, blocks, .. }| {
+            let enough = self.layout.memory + (needed - blocks) * block;
+            too_little(self.layout.memory as u64, enough.next_multiple_of(1 << 20) as u64)
+        };
         let named = |bowtie: Bowtie<I, FileWriter>| bowtie.observing(self.disk.ledger(), "flow");
         if self.layout.merges_pipes && self.layout.long_runs {
             return Ok(named(Bowtie::from_pipes(readers, writers, blocks).map_err(few)?));
