@@ -31,7 +31,7 @@ def array(tmp_path):
 
 
 def simulated(step, bytes_moved, *flags):
-    """Switches of `ascot simulate` for the files and the memory of one merge of a pass; a pipe is no output."""
+    """Switches of `ascot simulate` for the files and the memory of a merge of a pass. A pipe is no file."""
     blocks, block_bytes = step["buffers"]["blocks"], step["buffers"]["block_bytes"]
     outputs = min(step["outputs"], 1)
     words = ["--inputs", step["inputs"], "--outputs", outputs, "--memory", f"{blocks * block_bytes}b"]
@@ -102,7 +102,7 @@ INTO_PIPES = {
 
 @pytest.mark.parametrize("job", INTO_PIPES)
 def test_a_pipe_costs_no_switch_and_is_written_by_a3(job, array, tmp_path):
-    """What goes to a pipe moves no file: the last merge reads by A3, with twice the memory of A4 for its runs."""
+    """Output to a pipe moves no file: the last merge reads by A3, and never returns to an output."""
     command, inputs, memory, switch_seconds = INTO_PIPES[job]
     files = sorted_files(tmp_path, [1_200_000 // inputs] * inputs) if inputs > 1 else [tmp_path / "in.rec"]
     if inputs == 1:
@@ -117,7 +117,7 @@ def test_a_pipe_costs_no_switch_and_is_written_by_a3(job, array, tmp_path):
         report = json.loads((tmp_path / "run.json").read_text())
         planned, taken = report["plan"]["chosen"]["passes"][-1], report["passes"][-1]
         exact = abs(planned["switches"] - taken["switches"]) <= max(0.10 * taken["switches"], 1)
-        # What is redirected is written by the system, whenever it wants to.
+        # The system decides when a redirected output is written.
         assert exact or stdout != subprocess.PIPE, (planned, taken)
         return taken, planned, output
 

@@ -32,7 +32,7 @@ pub struct PassPlan {
     pub switches: u64,
     /// Files read at once.
     pub inputs: u64,
-    /// Files written at once. 0: a pipe takes what the pass writes, which costs no switch and no time of the volume.
+    /// Files written at once; 0 if the pass writes to a pipe, which costs no switch and no time of the volume.
     pub outputs: u64,
     /// How often it is executed, each time on other files; all other figures are sums.
     #[serde(default = "once")]
@@ -178,7 +178,7 @@ pub struct Moved {
     pub switches: u64,
     /// Files read at once.
     pub inputs: u64,
-    /// Files written at once; 0: a pipe takes what the pass writes.
+    /// Files written at once; 0 if the pass writes to a pipe.
     pub outputs: u64,
     /// How often the pass is executed; 0 counts as once.
     pub times: u64,

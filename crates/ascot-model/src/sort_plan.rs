@@ -262,7 +262,7 @@ impl RecordJob<'_> {
         bytes.div_ceil(self.shares.block.max(1))
     }
 
-    /// Files of the output that the last pass writes at once: none if a pipe takes it.
+    /// Files of the output that the last pass writes at once: none if the output is a pipe.
     fn output_at_once(&self) -> u64 {
         u64::from(self.to_files)
     }

@@ -189,8 +189,8 @@ def check(
 
 
 def _of_table(paths: Sequence[str], layout: Layout, key: KeyLike | None, reverse: bool) -> dict[str, Any]:
-    """What a table changes in the description of its records: the types of columns are inferred once for all files.
-    Raises InvalidRequest if headers differ."""
+    """The changes that a table makes to the description of its records: the types of columns are inferred once for
+    all files. Raises InvalidRequest if headers differ."""
     _, header, columns = _native.cluster_inputs(Request(paths, layout, key, reverse, {}).options)
     keys = {} if columns is None else {"keys": columns, "reverse": False}
     return {**keys, "header": bool(header)}

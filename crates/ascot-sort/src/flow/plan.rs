@@ -35,7 +35,7 @@ pub(super) struct Layout {
     pub(super) shape: Shape,
     /// Pipes and sockets.
     pub(super) pipes: usize,
-    /// Whether pipes are merged, which no file is merged with.
+    /// Whether the inputs are merged and all of them are pipes.
     pub(super) merges_pipes: bool,
     /// The memory cap, bytes.
     pub(super) memory: usize,
