@@ -222,6 +222,11 @@ impl Scheme {
         }
     }
 
+    /// The scheme of a merge: A4 into a file, and A3 if nothing is written.
+    pub fn of_merge(shape: Shape) -> Option<Self> {
+        Self::best_of(shape, if shape.outputs > 0 { Algorithm::A4 } else { Algorithm::A3 })
+    }
+
     /// The algorithm with its best whole group sizes; `None` if it does not fit the shape.
     pub fn best_of(shape: Shape, algorithm: Algorithm) -> Option<Self> {
         let real = Self::best_real(shape, algorithm)?;

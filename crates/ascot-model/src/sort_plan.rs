@@ -504,10 +504,9 @@ impl RecordJob<'_> {
         let read = read_bytes as f64;
         let written = if outputs > 0 { moved.written_bytes as f64 } else { 0.0 };
         let switches = if self.volume.wants_runs((inputs + outputs) as f64) {
-            let algorithm = if outputs > 0 { Algorithm::A4 } else { Algorithm::A3 };
             let shape = Shape::moving(files(inputs.max(1)), files(outputs), read, written);
-            let run = Scheme::best_of(shape, algorithm)
-                .map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
+            let run =
+                Scheme::of_merge(shape).map_or(block, |scheme| scheme.run_length(self.shares.streams as f64));
             // Even with little memory, a block moves as a whole.
             ((read + written) / run.max(block)).max((times * (inputs + outputs)) as f64)
         } else {

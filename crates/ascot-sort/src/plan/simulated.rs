@@ -77,13 +77,12 @@ pub(crate) fn merge_switches(
     written_bytes: u64,
     buffers: Buffers,
 ) -> Option<u64> {
-    let (algorithm, outputs) = if written_bytes > 0 { (Algorithm::A4, 1) } else { (Algorithm::A3, 0) };
     let shape = Shape {
         inputs: u32::try_from(inputs).ok().filter(|&inputs| inputs > 1)?,
-        outputs,
+        outputs: u32::from(written_bytes > 0),
         alpha: read_bytes as f64 / (read_bytes + written_bytes).max(1) as f64,
     };
-    simulated_runs(&Scheme::best_of(shape, algorithm)?, buffers, read_bytes + written_bytes, false)
+    simulated_runs(&Scheme::of_merge(shape)?, buffers, read_bytes + written_bytes, false)
 }
 
 /// The buffers of the files that a pass splits into; `first`: it reads the inputs. None if it does not both read and
@@ -104,12 +103,11 @@ pub(super) fn count_switches(
     for (number, pass) in method.passes.iter_mut().enumerate() {
         let runs = match pass.name.as_str() {
             "merge" | "merge some" | "merge some again" => {
-                let outputs = pass.outputs.min(1);
-                let algorithm = if outputs > 0 { Algorithm::A4 } else { Algorithm::A3 };
-                runs_of(pass, algorithm, pass.inputs, outputs, volume, merged(pass, held))
+                runs_of(pass, pass.inputs, pass.outputs.min(1), volume, merged(pass, held))
             }
-            "split" | "split some" | "split some again" => parts(pass, number == 0)
-                .and_then(|parts| runs_of(pass, Algorithm::A2, 1, pass.outputs, volume, parts)),
+            "split" | "split some" | "split some again" => {
+                parts(pass, number == 0).and_then(|parts| runs_of(pass, 1, pass.outputs, volume, parts))
+            }
             _ => None,
         };
         if let Some(runs) = runs {
@@ -121,7 +119,6 @@ pub(super) fn count_switches(
 /// The runs of a pass, each time that it is executed; none if it is not simulated.
 fn runs_of(
     pass: &PassPlan,
-    algorithm: Algorithm,
     inputs: u64,
     outputs: u64,
     volume: &VolumeProfile,
@@ -137,5 +134,6 @@ fn runs_of(
         outputs: u32::try_from(outputs).ok()?,
         alpha: pass.read_bytes as f64 / moved.max(1) as f64,
     };
-    simulated_runs(&Scheme::best_of(shape, algorithm)?, buffers, moved / pass.times.max(1), false)
+    let scheme = if outputs > 1 { Scheme::best_of(shape, Algorithm::A2) } else { Scheme::of_merge(shape) };
+    simulated_runs(&scheme?, buffers, moved / pass.times.max(1), false)
 }
