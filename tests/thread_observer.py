@@ -35,6 +35,9 @@ class Watched:
     stderr: str
     # User and system time of the whole process.
     processor_seconds: float
+    # Time that the host took from the processors of this machine while the command ran. The kernel counts it neither
+    # as a thread's time on a processor nor as its time waiting for one.
+    stolen_seconds: float
     threads: dict = field(default_factory=dict)
 
 
@@ -65,9 +68,16 @@ def _look(tasks, pid, threads, now, before):
             thread.after = time.monotonic()
 
 
+def _stolen_seconds():
+    """Time that the host has taken from all processors of this machine since it started."""
+    with open("/proc/stat") as stat:
+        return int(stat.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def watch(*arguments, cwd=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, preexec_fn=None):
     """Runs `ascot ARGUMENTS` to its end and looks at its threads every few milliseconds."""
     command = [ascot_binary(), *map(os.fspath, arguments)]
+    stolen = _stolen_seconds()
     before = time.monotonic()
     process = subprocess.Popen(
         command, cwd=cwd, env=clean_environment(), stdin=stdin, stdout=stdout, stderr=subprocess.PIPE,
@@ -95,4 +105,5 @@ def watch(*arguments, cwd=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVN
         seen.processor_seconds += thread.processor / 1e9
         seen.delay_seconds += thread.delay / 1e9
         seen.unseen_seconds += (thread.after or end) - thread.last
-    return Watched(process.returncode, told, usage.ru_utime + usage.ru_stime, dict(by_name))
+    stolen = _stolen_seconds() - stolen
+    return Watched(process.returncode, told, usage.ru_utime + usage.ru_stime, stolen, dict(by_name))
