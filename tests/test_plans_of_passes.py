@@ -70,6 +70,22 @@ def test_early_merges_are_planned_as_the_job_does_them(tmp_path):
         assert planned[step["name"]]["written_bytes"] == pytest.approx(written, rel=0.03, abs=0.02 * 300e6)
 
 
+@pytest.mark.parametrize("records, memory", [(640_000, "8MiB"), (640_000, "16MiB"), (900_000, "24MiB")])
+def test_files_as_large_as_memory_are_split_with_the_switches_of_the_plan(records, memory, array, disk):
+    """Files differ by a part, and by what a sample cannot know; one that is larger than memory takes about twice the
+    runs. A plan for equal files has 1.7 times the switches of the second pass."""
+    run("gen", str(records), "-o", disk / "in")
+    words = ["sort", disk / "in", *FIXED, "--method", "distribute", "--memory", memory, "--volume", array()]
+    run(*map(str, [*words, "-o", disk / "out", "--report", disk / "run.json"]))
+    report = json.loads((disk / "run.json").read_text())
+    planned = {one["name"]: one["switches"] for one in report["plan"]["chosen"]["passes"]}
+    taken = {step["name"]: step["switches"] for step in report["passes"]}
+    assert list(planned) == list(taken) == ["split some", "split", "sort parts"]
+    for name, switches in taken.items():
+        assert abs(planned[name] - switches) <= max(0.10 * planned[name], 3), (name, planned, taken)
+    assert sum(planned.values()) == pytest.approx(sum(taken.values()), rel=0.10)
+
+
 @pytest.mark.long
 def test_data_of_many_times_the_memory_are_sorted_as_planned(disk):
     """The facts about small blocks of 5 GB take more than 8 MiB, those of larger blocks most of it."""

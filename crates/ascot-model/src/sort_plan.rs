@@ -32,10 +32,10 @@ mod splits;
 #[cfg(test)]
 mod tests;
 
-pub use key_sample::{MAX_READ_BYTES, SamplePlaces};
+pub use key_sample::{KEYS_PER_RANGE, MAX_READ_BYTES, SamplePlaces};
 
 use early_merges::{EarlyPass, Merging, early_passes};
-pub use split_shape::{MAX_PARTS, SplitShape};
+pub use split_shape::{MAX_PARTS, SplitFiles, SplitShape, files_of_passes, parts_of_files};
 
 /// Bytes assumed for a pipe, whose size is unknown.
 const ASSUMED_BYTES: u64 = 8 << 30;

@@ -8,7 +8,7 @@ use super::RecordJob;
 use crate::plan::{Moved, PassPlan};
 
 /// Number of sampled keys per range: if keys are spread evenly, the sizes of ranges vary by 4 percent.
-const KEYS_PER_RANGE: u64 = 512;
+pub const KEYS_PER_RANGE: u64 = 512;
 /// Number of places from which the sample of each range comes.
 const PLACES_PER_RANGE: u64 = 8;
 /// Bounds of the bytes read at a place.

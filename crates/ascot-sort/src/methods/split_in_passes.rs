@@ -13,8 +13,11 @@
 //! inputs, so the parts equal those of one pass. `runs` of the manifest and `nodes` of its split correspond. No part
 //! gets its name before all of them are complete.
 
+use std::ops::Range;
+
 use ascot_io::AtomicOutput;
 use ascot_model::report::Report;
+use ascot_model::sort_plan::parts_of_files;
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Parts, Result, SortError, SplitBy};
@@ -78,17 +81,14 @@ fn new_split<R: Records>(
     })
 }
 
-/// Divides the parts of a file about evenly among `count` files of the pass after it.
+/// The files that a file is split into.
 pub(super) fn children(node: SplitNode, count: usize) -> Vec<SplitNode> {
-    let count = count.clamp(1, node.count.max(1) as usize) as u64;
-    let first = |child: u64| node.first + (u64::from(node.count) * child / count) as u32;
-    (0..count)
-        .map(|child| SplitNode {
-            first: first(child),
-            count: first(child + 1) - first(child),
-            pass: node.pass + 1,
-        })
-        .collect()
+    let child = |parts: Range<u64>| SplitNode {
+        first: node.first + parts.start as u32,
+        count: (parts.end - parts.start) as u32,
+        pass: node.pass + 1,
+    };
+    parts_of_files(u64::from(node.count), count as u64).map(child).collect()
 }
 
 /// Assigns records to files that have the records of several parts.
@@ -303,28 +303,5 @@ impl<R: Records> Job<'_, R> {
             files.push((sealed.part, file));
         }
         Ok(files)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn children_divide_the_parts_of_a_file() {
-        for parts in 1..200 {
-            for count in 1..40 {
-                let node = SplitNode { first: 7, count: parts, pass: 2 };
-                let children = children(node, count);
-                assert_eq!(children.len(), count.min(parts as usize));
-                let mut next = 7;
-                for child in &children {
-                    assert_eq!((child.first, child.pass), (next, 3));
-                    assert!(child.count >= 1 && child.count <= parts.div_ceil(children.len() as u32));
-                    next += child.count;
-                }
-                assert_eq!(next, 7 + parts);
-            }
-        }
     }
 }

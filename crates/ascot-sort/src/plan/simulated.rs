@@ -5,6 +5,7 @@ use ascot_bowtie::schedule::BLOCKS_PER_STREAM;
 use ascot_bowtie::simulate::{Setup, Skew, simulate, simulate_equal_parts};
 use ascot_model::plan::{MethodPlan, PassPlan};
 use ascot_model::run_length::{Algorithm, Baseline, Scheme, Shape};
+use ascot_model::sort_plan::{KEYS_PER_RANGE, SplitFiles, files_of_passes};
 use ascot_model::volume::VolumeProfile;
 
 /// Maximum number of blocks that a simulation moves: more would take long.
@@ -13,6 +14,9 @@ const MAX_BLOCKS: u64 = 1 << 17;
 const MAX_WORK: u64 = 1 << 27;
 /// Memories that a simulated part of a pass moves at least: its beginning is longer than one.
 const MIN_MEMORIES: u64 = 8;
+
+/// Deviations of the size of a file that stand for all: their mean is zero and their variance one.
+const DEVIATIONS: [f64; 3] = [-1.22, 0.0, 1.22];
 
 /// Memory of the streams of a pass.
 #[derive(Clone, Copy, Debug)]
@@ -100,27 +104,65 @@ pub(super) fn count_switches(
     parts: SplitBuffers<'_>,
 ) {
     let held = method.held_bytes;
+    let mut files_of_splits = files_of_passes(method.pieces, &method.factors).into_iter();
     for (number, pass) in method.passes.iter_mut().enumerate() {
         let runs = match pass.name.as_str() {
             "merge" | "merge some" | "merge some again" => {
-                runs_of(pass, pass.inputs, pass.outputs.min(1), volume, merged(pass, held))
+                let moved = [pass.read_bytes, pass.bytes_to_files()].map(|bytes| bytes / pass.times.max(1));
+                runs_of(pass.inputs, pass.outputs.min(1), moved, volume, merged(pass, held))
+                    .map(|runs| runs * pass.times)
             }
             "split" | "split some" | "split some again" => {
-                parts(pass, number == 0).and_then(|parts| runs_of(pass, 1, pass.outputs, volume, parts))
+                let files = files_of_splits.next().unwrap_or_default();
+                let buffers = parts(pass, number == 0);
+                let sampled = method.sample.is_some();
+                buffers.and_then(|buffers| runs_of_split(pass, &files, sampled, volume, buffers))
             }
             _ => None,
         };
         if let Some(runs) = runs {
-            pass.set_switches(runs * pass.times, volume);
+            pass.set_switches(runs, volume);
         }
     }
 }
 
-/// The runs of a pass, each time that it is executed; none if it is not simulated.
-fn runs_of(
+/// The runs of a pass that splits `files`; none if one of them is not simulated. `sampled`: a sample bounds their keys,
+/// so that their sizes vary. A file that is as large as memory takes few runs, a larger one nearly twice as many.
+fn runs_of_split(
     pass: &PassPlan,
+    files: &[SplitFiles],
+    sampled: bool,
+    volume: &VolumeProfile,
+    buffers: Buffers,
+) -> Option<u64> {
+    let parts = files.iter().map(|file| file.count * file.parts).sum::<u64>().max(1) as f64;
+    let of_file = |file: &SplitFiles, deviation: f64| {
+        if file.outputs < 2 {
+            // A file with a single part is copied.
+            return Some(2).filter(|_| pass.outputs > 1 && volume.wants_runs(2.0));
+        }
+        let share = file.parts as f64 / parts;
+        let keys = (file.parts * KEYS_PER_RANGE) as f64;
+        let size = share * (1.0 + deviation * ((1.0 - share) / keys).sqrt());
+        let moved = [pass.read_bytes, pass.bytes_to_files()].map(|bytes| (bytes as f64 * size) as u64);
+        runs_of(1, file.outputs, moved, volume, buffers)
+    };
+    let is_whole = matches!(files, [SplitFiles { count: 1, .. }]);
+    let deviations: &[f64] = if sampled && !is_whole { &DEVIATIONS } else { &[0.0] };
+    let mut runs = 0;
+    for file in files {
+        for &deviation in deviations {
+            runs += file.count * of_file(file, deviation)?;
+        }
+    }
+    Some(runs.div_ceil(deviations.len() as u64))
+}
+
+/// The runs of a bowtie that moves so many bytes, read and written; none if it is not simulated.
+fn runs_of(
     inputs: u64,
     outputs: u64,
+    [read, written]: [u64; 2],
     volume: &VolumeProfile,
     buffers: Buffers,
 ) -> Option<u64> {
@@ -128,12 +170,11 @@ fn runs_of(
     if one_at_once || !volume.wants_runs((inputs + outputs) as f64) {
         return None;
     }
-    let moved = pass.read_bytes + pass.bytes_to_files();
     let shape = Shape {
         inputs: u32::try_from(inputs).ok()?,
         outputs: u32::try_from(outputs).ok()?,
-        alpha: pass.read_bytes as f64 / moved.max(1) as f64,
+        alpha: read as f64 / (read + written).max(1) as f64,
     };
     let scheme = if outputs > 1 { Scheme::best_of(shape, Algorithm::A2) } else { Scheme::of_merge(shape) };
-    simulated_runs(&scheme?, buffers, moved / pass.times.max(1), false)
+    simulated_runs(&scheme?, buffers, read + written, false)
 }
