@@ -44,6 +44,8 @@ __all__ = ["Driver"]
 # there are 32 for each: the largest one is less than twice the mean.
 SAMPLES_PER_PARTITION = 256
 SAMPLES_MAX = 1 << 20
+# Bytes between two samples at least: nearer ones tend to be the same record.
+SAMPLE_BYTES = 64
 # Chunks that are sampled at most: one place in a chunk is as good as one in another.
 SAMPLED_CHUNKS_MAX = 1 << 12
 ENDED = "the process that worked on it ended"
@@ -170,10 +172,10 @@ class Driver:
         wanted = self._job["shape"]["partitions"]
         if self._job["uniform"]:
             return _native.uniform_bounds(self._options, wanted)
-        samples = min(SAMPLES_MAX, SAMPLES_PER_PARTITION * wanted)
         stride = max(1, len(self._spans) // SAMPLED_CHUNKS_MAX)
         chosen = range(0, len(self._spans), stride)
         whole = sum(self._spans[number].end - self._spans[number].start for number in chosen)
+        samples = min(SAMPLES_MAX, SAMPLES_PER_PARTITION * wanted, -(-whole // SAMPLE_BYTES))
         found: dict[int, list[bytes]] = {}
         queue = deque(chosen)
         running = self._begin_calls()

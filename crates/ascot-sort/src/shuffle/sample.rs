@@ -4,7 +4,7 @@
 use std::fs::File;
 
 use ascot_io::{Action, During, IoError};
-use ascot_record::framing::Partial;
+use ascot_record::framing::{Partial, StartSearch};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::Shuffle;
@@ -69,13 +69,15 @@ fn position_near<R: Records>(
     }
     // The record that ends at or after the byte before.
     let from = if at == span.records_at { at } else { at - 1 };
+    let mut start = RecordStart::new(records, at == span.records_at);
     let mut wanted = READ_BYTES;
     loop {
         let bytes = read(file, span, from, wanted)?;
         let ended = bytes.len() < wanted;
-        let first = if at == span.records_at { Some(0) } else { start_in(records, &bytes, ended) };
-        let start = first.filter(|&first| from + (first as u64) < span.end);
-        if let Some(first) = start {
+        if let Some(first) = start.in_bytes(records, &bytes, ended) {
+            if from + first as u64 >= span.end {
+                return Ok(None);
+            }
             let mut record = bytes[first..].to_vec();
             if ended && records.cut(&record, 1).bytes == 0 && !record.is_empty() {
                 record.extend(records.completion());
@@ -85,8 +87,6 @@ fn position_near<R: Records>(
                 record.truncate(len);
                 return Ok(position_of(records, record, span, from + first as u64));
             }
-        } else if first.is_some() {
-            return Ok(None);
         }
         if ended || wanted >= READ_BYTES_MAX {
             return Ok(None);
@@ -95,14 +95,35 @@ fn position_near<R: Records>(
     }
 }
 
-/// The start of a record in bytes from the middle of a file, which end with the file if `ended`.
-fn start_in<R: Records>(records: &R, bytes: &[u8], ended: bool) -> Option<usize> {
-    let Some(mut search) = records.start_search() else {
-        return records.go_on(bytes, &mut Partial::default());
-    };
-    let takes_likely = ended || bytes.len() >= QUOTES_BYTES;
-    let found = search.go_on(bytes).or_else(|| search.likely().filter(|_| takes_likely));
-    found.and_then(|found| usize::try_from(found).ok())
+/// The start of a record in bytes from the middle of a file, of which more and more are known.
+struct RecordStart {
+    /// Where rows may be quoted.
+    search: Option<StartSearch>,
+    /// Bytes searched.
+    searched: usize,
+    found: Option<usize>,
+}
+
+impl RecordStart {
+    /// `known`: a record begins at the first byte.
+    fn new<R: Records>(records: &R, known: bool) -> Self {
+        RecordStart { search: records.start_search(), searched: 0, found: known.then_some(0) }
+    }
+
+    /// The start in `bytes`, which begin with those of the latest call and end with the file if `ended`.
+    fn in_bytes<R: Records>(&mut self, records: &R, bytes: &[u8], ended: bool) -> Option<usize> {
+        if self.found.is_some() {
+            return self.found;
+        }
+        let Some(search) = &mut self.search else {
+            return records.go_on(bytes, &mut Partial::default());
+        };
+        let offset = |found: u64| usize::try_from(found).ok();
+        self.found = search.go_on(bytes.get(self.searched..).unwrap_or_default()).and_then(offset);
+        self.searched = bytes.len();
+        let takes_likely = ended || bytes.len() >= QUOTES_BYTES;
+        self.found.or_else(|| search.likely().filter(|_| takes_likely).and_then(offset))
+    }
 }
 
 /// Up to `bytes` bytes from `offset` on, not beyond the size of the file when the job began.
