@@ -26,7 +26,7 @@ const BLOCK: usize = 8;
 /// Bytes that the function distributes at a time.
 const RECORD: usize = 4;
 /// Blocks of memory for each output.
-const BLOCKS_EACH: u32 = 32;
+const BLOCKS_EACH: u32 = 20;
 
 /// Distributes records to outputs by the part of their value that earlier passes have not used.
 struct Deal {
