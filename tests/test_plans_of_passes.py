@@ -72,7 +72,7 @@ def test_early_merges_are_planned_as_the_job_does_them(tmp_path):
 
 @pytest.mark.parametrize("records, memory", [(640_000, "8MiB"), (640_000, "16MiB"), (900_000, "24MiB")])
 def test_files_as_large_as_memory_are_split_with_the_switches_of_the_plan(records, memory, array, disk):
-    """Files differ by a part, and by what a sample cannot know; one that is larger than memory takes about twice the
+    """Files differ by a part, and by the error of the sample; a file that is larger than memory takes about twice the
     runs. A plan for equal files has 1.7 times the switches of the second pass."""
     run("gen", str(records), "-o", disk / "in")
     words = ["sort", disk / "in", *FIXED, "--method", "distribute", "--memory", memory, "--volume", array()]

@@ -44,7 +44,7 @@ __all__ = ["Driver"]
 # there are 32 for each: the largest one is less than twice the mean.
 SAMPLES_PER_PARTITION = 256
 SAMPLES_MAX = 1 << 20
-# Bytes between two samples at least: nearer ones tend to be the same record.
+# Bytes of input for each sample at least: partitions of less than 16 KiB, which have fewer samples, need no balance.
 SAMPLE_BYTES = 64
 # Chunks that are sampled at most: one place in a chunk is as good as one in another.
 SAMPLED_CHUNKS_MAX = 1 << 12

@@ -25,7 +25,7 @@ pub struct SplitShape {
     pub varying: bool,
 }
 
-/// Files that a pass splits alike.
+/// Files of one size, which a pass splits into equally many files each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitFiles {
     /// Their number.

@@ -15,7 +15,7 @@ const MAX_WORK: u64 = 1 << 27;
 /// Memories that a simulated part of a pass moves at least: its beginning is longer than one.
 const MIN_MEMORIES: u64 = 8;
 
-/// Deviations of the size of a file that stand for all: their mean is zero and their variance one.
+/// Equally likely deviations of the size of a file, in standard deviations: their mean is zero and their variance one.
 const DEVIATIONS: [f64; 3] = [-1.22, 0.0, 1.22];
 
 /// Memory of the streams of a pass.
