@@ -204,13 +204,14 @@ def assert_excluded(report, address, reason):
 
 
 class At:
-    """A function for progress that acts once, in a phase, when a share of the whole job is done."""
+    """A function for progress that acts once, in a phase, when a share of the whole job is done and a condition holds."""
 
-    def __init__(self, phase, share, act):
-        self.phase, self.share, self.act, self.acted = phase, share, act, None
+    def __init__(self, phase, share, act, when=lambda: True):
+        self.phase, self.share, self.act, self.when, self.acted = phase, share, act, when, None
 
     def __call__(self, progress):
-        if self.acted is None and progress.phase == self.phase and (progress.fraction or 0) >= self.share:
+        is_due = self.acted is None and progress.phase == self.phase and (progress.fraction or 0) >= self.share
+        if is_due and self.when():
             self.acted = self.act() or True
 
 
