@@ -83,8 +83,10 @@ def machines():
 
 
 @pytest.fixture
-def cluster(machines):
-    """The same, after those that a test killed were replaced."""
-    machines.fill_up()
+def cluster(machines, request):
+    """The same, as many as the mark of the test says, after those that a test killed were replaced."""
+    from ray_machines import NODES
+
+    machines.resize(request.node.get_closest_marker("cluster").kwargs.get("nodes", NODES))
     yield machines
     machines.empty()

@@ -25,14 +25,17 @@ MIB = 1 << 20
 RECORDS = ascot.Fixed(100, key=slice(0, 10))
 # Little more than two processes and the object store need.
 MEMORY = "480MiB"
+# As many as faults need.
 NODES = 4
+# Tests of what is sorted take two: each node of a job starts two processes, which is most of the time of a small job.
+PAIR = 2
 # EXT4_IOC_SHUTDOWN, and its flag that writes nothing to the journal any more.
 SHUTDOWN_IOCTL = 0x8004587D
 SHUTDOWN_WITHOUT_LOG = 2
 
 
 class Machines:
-    """Nodes of Ray on this machine, one processor each."""
+    """Nodes of Ray on this machine, one processor each; at first the head alone."""
 
     def __init__(self, directory):
         self.directory = Path(directory)
@@ -40,8 +43,7 @@ class Machines:
         self.network = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
         self.next_address = 20
         self.cluster = Cluster()
-        for _ in range(NODES):
-            self.add()
+        self.add()
 
     @property
     def address(self):
@@ -63,10 +65,13 @@ class Machines:
         """The directory for temporary files of a node."""
         return self.directory / address / "temp"
 
-    def victim(self):
-        """A node that neither is the head nor serves this process."""
+    def others(self):
+        """The nodes that neither are the head nor serve this process."""
         own = ray.get_runtime_context().get_node_id()
-        return min((one for one in self.cluster.worker_nodes if one.node_id != own), key=lambda one: one.node_id)
+        return sorted((one for one in self.cluster.worker_nodes if one.node_id != own), key=lambda one: one.node_id)
+
+    def victim(self):
+        return self.others()[0]
 
     def kill(self, node):
         """Kills a node with all its processes, and removes its files."""
@@ -78,10 +83,12 @@ class Machines:
             wait_until(lambda process=process: not os.path.exists(f"/proc/{process}"))
         empty(self.temp(node.node_ip_address))
 
-    def fill_up(self):
-        """Starts nodes in place of those that were killed, and waits until Ray knows which ones are alive."""
-        while len(self.cluster.list_all_nodes()) < NODES:
+    def resize(self, nodes):
+        """Starts or ends nodes, also in place of those that were killed, and waits until Ray knows them."""
+        while len(self.cluster.list_all_nodes()) < nodes:
             self.add()
+        for node in self.others()[: len(self.cluster.list_all_nodes()) - nodes]:
+            self.kill(node)
         own = {node.node_id for node in self.cluster.list_all_nodes()}
         wait_until(lambda: {node["NodeID"] for node in ray.nodes() if node["Alive"]} == own)
 
@@ -204,7 +211,7 @@ def assert_excluded(report, address, reason):
 
 
 class At:
-    """A function for progress that acts once, in a phase, when a share of the whole job is done and a condition holds."""
+    """A function for progress that acts once, in a phase, when a share of the job is done and a condition holds."""
 
     def __init__(self, phase, share, act, when=lambda: True):
         self.phase, self.share, self.act, self.when, self.acted = phase, share, act, when, None

@@ -16,7 +16,7 @@ import pytest
 from ascot import errors
 from ascot.cluster.flags import in_command
 from page_browser import opened
-from ray_machines import MEMORY, RECORDS, processes_of, wait_until
+from ray_machines import MEMORY, PAIR, RECORDS, processes_of, wait_until
 from support import FIXED, ROOT, clean_environment, leftovers, run, start
 
 TABLE = [*FIXED, "--memory", MEMORY]
@@ -281,7 +281,7 @@ def many(disk):
     return disk
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_a_sort_on_a_cluster_has_the_bytes_of_one_machine(cluster, records):
     words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "5", "-r", "--shuffle", "auto"]
     done = sort(records, *words, "--progress", "json", "--report", "report.json")
@@ -324,7 +324,7 @@ def interrupted(records, cluster, *words):
     return told.decode()
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_an_interrupted_sort_leaves_nothing(cluster, many):
     before = leftovers(many)
     interrupted(many, cluster)
@@ -332,7 +332,7 @@ def test_an_interrupted_sort_leaves_nothing(cluster, many):
     assert cluster.left_over() == []
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_tables_keep_their_header_in_each_part(cluster, disk):
     rows = [f'{number * 7919 % 1000};"a;{number}\n";{number % 3 or "null"}\n' for number in range(30_000)]
     (disk / "a.csv").write_text("n;text;m\n" + "".join(rows[:20_000]))
@@ -355,7 +355,7 @@ def test_tables_keep_their_header_in_each_part(cluster, disk):
     assert re.search(r"[ab]\.csv: in the row at offset \d+, 'null' in column #3 is not of type number", told), told
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 @pytest.mark.parametrize("shuffle", ["push", "pull"])
 def test_parts_that_are_views_are_read_like_the_sort_of_one_machine(cluster, records, shuffle):
     words = ["a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--parts", "3", "--report", "report.html"]
@@ -378,7 +378,7 @@ def test_parts_that_are_views_are_read_like_the_sort_of_one_machine(cluster, rec
     assert cluster.left_over() == []
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_a_kept_sort_is_resumed_or_removed(cluster, many):
     told = interrupted(many, cluster, "--keep-on-interrupt")
     assert "ascot sort --resume" in told and "ascot clean" in told
@@ -398,7 +398,7 @@ def test_a_kept_sort_is_resumed_or_removed(cluster, many):
     assert cluster.left_over() == []
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_the_job_of_a_command_that_is_killed_stops_and_is_kept(cluster, many):
     command = ["sort", "a", "b", "-o", "out", "--cluster", cluster.address, *TABLE, "--progress", "json"]
     process = start(*command, cwd=many, env=environment())

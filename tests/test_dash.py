@@ -17,10 +17,10 @@ import pytest
 from ascot import errors
 from ascot.cluster import control, registry, series, watching
 from page_browser import opened
-from ray_machines import NODES, RECORDS, assert_same, cluster_sort
+from ray_machines import PAIR, RECORDS, assert_same, cluster_sort
 from support import ascot_binary, run
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.cluster(nodes=PAIR)
 
 READY = "window.refreshed"
 CONTROLS = ("button", "combobox", "link", "textbox", "image", "region", "navigation", "progressbar")
@@ -113,7 +113,9 @@ def state(monkeypatch, disk):
 def wait_for(shown, script, seconds=60):
     end = time.monotonic() + seconds
     while not (value := shown.run(script)):
-        assert time.monotonic() < end, (script, shown.run("document.body.innerText"))
+        if time.monotonic() >= end:
+            print(shown.run("document.body.innerText"))
+            pytest.fail(f"not within {seconds} s: {script}")
         time.sleep(0.1)
     return value
 
@@ -153,7 +155,7 @@ def test_the_page_follows_a_job(cluster, disk):
             assert cells(shown, "running-jobs", 0) == [f"sort to {disk}/out"]
             wait_for_cells(shown, "running-jobs", 1, ["running"])
         with opened(address_of(port, f"/job/{identity}"), ready=READY) as shown:
-            wait_for_cells(shown, "live-nodes", 1, ["live"] * NODES)
+            wait_for_cells(shown, "live-nodes", 1, ["live"] * PAIR)
             assert shown.run("document.querySelectorAll('button').length") == 0, "without --control it only shows"
             assert_light_and_dark(shown)
             wait_for(shown, "document.querySelector('main svg') !== null")
@@ -280,7 +282,7 @@ def test_disks_and_network_are_measured_from_the_page(cluster):
         shown.complaints.clear()
         wait_for(shown, "document.querySelector('#measured-1 tbody tr') !== null", 120)
         nodes = set(cells(shown, "measured-1", 0))
-        assert len(nodes) == NODES
+        assert len(nodes) == PAIR
         assert all(rate.endswith("B/s") for rate in column(shown, "measured-1", "rate"))
         shown.run(press("netbench"))
         wait_for(shown, "document.querySelector('#measured-2 tbody tr') !== null", 120)

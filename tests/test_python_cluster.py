@@ -11,10 +11,10 @@ import ascot.cluster
 import pytest
 from ascot import _native, errors
 from ascot.cluster import fleet, jobs, manifest, memory
-from ray_machines import MIB, NODES, RECORDS, At, assert_same, cluster_sort
+from ray_machines import MIB, PAIR, RECORDS, At, assert_same, cluster_sort
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.cluster(nodes=PAIR)
 
 
 def gen(path, count, **options):
@@ -87,7 +87,7 @@ def test_partitions_larger_than_memory_are_sorted_out_of_core(cluster, disk):
     text = str(report)
     assert "bound by" in text and "map and shuffle" in text and "sort and reduce" in text
     for phase in report.phases:
-        assert phase.seconds > 0 and len(phase.nodes) == NODES and phase.bound_by in text
+        assert phase.seconds > 0 and len(phase.nodes) == PAIR and phase.bound_by in text
     assert sum(node.bytes for node in report.phases[1].nodes) == 150_000_000
 
 

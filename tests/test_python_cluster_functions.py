@@ -21,10 +21,10 @@ from ascot.cluster import actors, functions, jobs, manifest
 from ascot.cluster.objects import Stores
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.writer import Writer
-from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of, wait_until
+from ray_machines import MEMORY, MIB, NODES, PAIR, RECORDS, At, kill, processes_of, wait_until
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.cluster(nodes=PAIR)
 
 SORT = "sort and reduce"
 
@@ -177,6 +177,7 @@ def test_functions_that_give_nothing(cluster, disk):
     "fault, phase, share",
     [pytest.param("node", "map and shuffle", 0.15, marks=pytest.mark.long), ("Worker", SORT, 0.6)],
 )
+@pytest.mark.cluster(nodes=NODES)
 def test_words_are_counted_although_a_node_or_a_worker_is_killed(cluster, disk, fault, phase, share):
     text = words_of(disk, 100_000)
 

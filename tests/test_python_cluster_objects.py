@@ -17,7 +17,7 @@ from ascot import _native, errors, jobs
 from ascot.cluster import manifest, nodes, object_files
 from ascot.cluster.objects import Stores
 from object_store import BUCKET, KEY, SECRET, ObjectStore
-from ray_machines import MEMORY, MIB, RECORDS, At, kill, processes_of, wait_until
+from ray_machines import MEMORY, MIB, PAIR, RECORDS, At, kill, processes_of, wait_until
 from support import clean_environment, run
 
 OUT = f"s3://{BUCKET}/out"
@@ -270,7 +270,7 @@ def test_secrets_are_left_out_of_errors(store):
 # ---------------------------------------------------------------- with one
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 @pytest.mark.parametrize("shuffle", ["push", "pull"])
 def test_a_sort_from_objects_to_objects(cluster, disk, store, shuffle):
     content = generated(disk, 83_333)
@@ -294,7 +294,7 @@ def test_a_sort_from_objects_to_objects(cluster, disk, store, shuffle):
     assert cluster.left_over() == []
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_tables_from_objects_to_objects(cluster, disk, store):
     dice = random.Random(6)
     layout = ascot.Csv(key=["n", ascot.desc("text")])
@@ -319,7 +319,7 @@ def test_tables_from_objects_to_objects(cluster, disk, store):
         cluster_sort(store, f"s3://{BUCKET}/table-*", f"s3://{BUCKET}/other", layout=layout)
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 @pytest.mark.long
 def test_lines_from_objects_to_a_directory_and_back(cluster, disk, store):
     dice = random.Random(7)
@@ -349,7 +349,7 @@ def count(key, values):
     yield f"{key.decode()} {sum(map(int, values))}\n"
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 @pytest.mark.parametrize("shuffle", [pytest.param("push", marks=pytest.mark.long), "auto"])
 def test_words_of_objects_are_counted(cluster, disk, store, shuffle):
     dice = random.Random(9)
@@ -369,7 +369,7 @@ def test_words_of_objects_are_counted(cluster, disk, store, shuffle):
     assert (done.report.prediction is not None) == (shuffle == "auto")
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 @pytest.mark.long
 def test_an_object_that_changes_after_the_sample_ends_the_job(cluster, disk, store):
     content = generated(disk, 40_000)
@@ -393,7 +393,7 @@ def test_an_object_that_changes_after_the_sample_ends_the_job(cluster, disk, sto
     assert store.names("out") == [] and cluster.left_over() == []
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_requests_that_fail_for_a_moment_are_repeated_and_others_name_the_object(cluster, disk, store):
     content = generated(disk, 40_000)
     store.put("in", content)
@@ -421,7 +421,7 @@ def test_requests_that_fail_for_a_moment_are_repeated_and_others_name_the_object
     assert cluster.left_over() == []
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 @pytest.mark.long
 @pytest.mark.parametrize("shuffle", ["push", "pull"])
 def test_a_worker_is_killed_while_it_uploads(cluster, disk, store, shuffle):
@@ -458,7 +458,7 @@ ascot.cluster.sort(source, output, layout=ascot.Fixed(100, key=slice(0, 10)), ad
 """
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_a_killed_driver_is_resumed_and_no_secret_is_stored(cluster, disk, store):
     content = generated(disk, 200_000)
     source = objects_of_records(store, content)
@@ -516,7 +516,7 @@ def test_the_command_names_a_url_that_is_wrong(store, disk):
     assert told.startswith("ascot: s3://bucket/out: no such object"), told
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 @pytest.mark.long
 def test_the_command_takes_urls(disk, store):
     content = generated(disk, 20_000)

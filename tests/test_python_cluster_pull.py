@@ -13,10 +13,10 @@ import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ray_machines import MIB, RECORDS, cluster_sort, processes_of
+from ray_machines import MIB, PAIR, RECORDS, cluster_sort, processes_of
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.cluster(nodes=PAIR)
 
 WAYS = [("pull", "files"), ("push", "views"), ("pull", "views")]
 

@@ -17,7 +17,7 @@ from ascot.cluster import Settings, actors, fleet, functions, jobs, manifest, me
 from ascot.cluster.nodes import discover
 from ascot.cluster.settings import LIMITS, USUAL, settings_of
 from ascot.cluster.writer import Writer
-from ray_machines import MIB, RECORDS, assert_same, cluster_sort
+from ray_machines import MIB, PAIR, RECORDS, assert_same, cluster_sort
 from support import enter_cgroup, memory_cgroup
 
 KIB = 1 << 10
@@ -276,7 +276,7 @@ def test_a_new_job_has_its_settings_and_its_workers(disk, monkeypatch):
     assert described["shape"]["workers"] == 8
 
 
-@pytest.mark.cluster
+@pytest.mark.cluster(nodes=PAIR)
 def test_a_sort_with_other_settings_has_the_same_bytes(cluster, disk):
     ascot.gen(60_000, to=disk / "a")
     settings = Settings(

@@ -13,10 +13,10 @@ import pytest
 from ascot import _native, errors
 from ascot.cluster import jobs, manifest, object_files
 from ascot.cluster.objects import Stores
-from ray_machines import MEMORY, MIB, At, cluster_sort
+from ray_machines import MEMORY, MIB, PAIR, At, cluster_sort
 
 # The nodes share two processors; other load would make them seem lost.
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.cluster(nodes=PAIR)
 
 LAYOUT = ascot.Csv(key=["group", ascot.desc("when")])
 HEADER = ["group", 'a "name"\nof two lines', "when", "price"]
