@@ -11,9 +11,9 @@ import pytest
 from ascot import errors
 from ascot.cluster import helpers
 from ascot.cluster.bench import rounds_of_pairs
-from ray_machines import NODES, RECORDS, processes_of
+from ray_machines import NODES, PAIR, RECORDS, processes_of
 
-pytestmark = pytest.mark.cluster
+pytestmark = pytest.mark.cluster(nodes=PAIR)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_every_node_would_refuse_is_refused_before_a_connection(measure, na
 
 def test_disks_of_all_nodes_are_measured(cluster):
     found = ascot.cluster.diskbench(address=cluster.address, size="2MiB", request="256KiB", rounds=1)
-    assert len(set(found["node"])) == NODES == len(found.data["nodes"])
+    assert len(set(found["node"])) == PAIR == len(found.data["nodes"])
     # Each node measures in its own directory.
     volumes = {(row["node"].split(" ")[0], row["volume"]) for row in found}
     assert all(str(cluster.temp(address)) in volume for address, volume in volumes), volumes
@@ -81,16 +81,17 @@ def test_disks_of_all_nodes_are_measured(cluster):
         ascot.cluster.diskbench(address=cluster.address, temp="/proc/none", size="2MiB", request="256KiB")
 
 
-def test_the_network_is_measured_between_all_pairs(cluster):
+@pytest.mark.parametrize("count", [PAIR, pytest.param(NODES, marks=pytest.mark.cluster(nodes=NODES))])
+def test_the_network_is_measured_between_all_pairs(cluster, count):
     found = ascot.cluster.netbench(address=cluster.address, size="1MiB", connections=2)
     names = {row["receiver"] for row in found}
-    assert len(names) == NODES
+    assert len(names) == count
     pairs = [row for row in found if row["sender"] is not None]
     assert {(row["sender"], row["receiver"]) for row in pairs} == {(a, b) for a in names for b in names if a != b}
-    for number in range(1, NODES):
+    for number in range(1, count):
         senders = [row["sender"] for row in pairs if row["round"] == number]
         assert sorted(senders) == sorted(names)
-    assert [row["round"] for row in found if row["sender"] is None] == [NODES] * NODES
+    assert [row["round"] for row in found if row["sender"] is None] == [count] * count
     assert set(found["connections"]) == {2} and min(found["bytes_per_s"]) > 0
     # Peers listen at the addresses of their nodes, and nowhere else.
     listening = {peer.rpartition(":")[0] for one in found.data["rounds"] for run in one for peer in run["peers"]}

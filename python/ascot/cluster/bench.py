@@ -168,7 +168,7 @@ def netbench(
         for number, together in enumerate([*groups, [nodes]]):
             what = f"round {number + 1} of {len(groups) + 1}"
             reports.append(_shuffled(made, together, options, report, what))
-    rows = [row for number, told in enumerate(reports) for row in _rows_of_round(number + 1, told)]
+    rows = [row for number, told in enumerate(reports) for row in _rows_of_round(number + 1, told, len(reports))]
     pairs = [
         (f"{row['sender']} to {row['receiver']}", float(row["bytes_per_s"] or 0)) for row in rows if row["sender"]
     ]
@@ -235,9 +235,10 @@ def _free_address(host: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _rows_of_round(number: int, told: list[tuple[list[Node], dict[str, Any]]]) -> list[dict[str, Cell]]:
+def _rows_of_round(number: int, told: list[tuple[list[Node], dict[str, Any]]], last: int) -> list[dict[str, Cell]]:
     rows: list[dict[str, Cell]] = []
-    is_of_pairs = all(len(group) == 2 for group, _ in told) and len(told) > 0
+    # Two nodes meet in pairs as they do all to all.
+    is_of_pairs = number < last
     for group, report in told:
         for one in report["rounds"]:
             for at, member in enumerate(one["rates"]["members"]):
