@@ -3,13 +3,14 @@
 import os
 import re
 import signal
+import socket
 from itertools import pairwise
 
 import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ascot.cluster import helpers
+from ascot.cluster import bench, helpers
 from ascot.cluster.bench import rounds_of_pairs
 from ray_machines import NODES, PAIR, RECORDS, processes_of
 
@@ -79,6 +80,15 @@ def test_disks_of_all_nodes_are_measured(cluster):
     assert cluster.left_over() == []
     with pytest.raises(errors.AscotError, match=r"node 127\.0\.\d\.\d+ .*: No such .*\n .*\(temp=\)"):
         ascot.cluster.diskbench(address=cluster.address, temp="/proc/none", size="2MiB", request="256KiB")
+
+
+def test_a_port_for_a_measurement_is_kept_from_other_processes():
+    host, _, port = bench._free_address("127.0.0.1").rpartition(":")
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind((host, int(port)))
+    bench._held.pop().close()
+    with socket.socket() as other:
+        other.bind((host, int(port)))
 
 
 @pytest.mark.parametrize("count", [PAIR, pytest.param(NODES, marks=pytest.mark.cluster(nodes=NODES))])

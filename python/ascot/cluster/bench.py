@@ -222,16 +222,26 @@ def _shuffled(
     return [(group, json.loads(told[group[0].id])) for group in groups]
 
 
+# The sockets of `_free_address` in a process of a node.
+_held: list[socket.socket] = []
+
+
 def _net(options: dict[str, Any]) -> str:
-    return _native.lab_net(options, None)
+    try:
+        return _native.lab_net(options, None)
+    finally:
+        while _held:
+            _held.pop().close()
 
 
 def _free_address(host: str) -> str:
-    """The address of a node with a port that is free."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as found:
-        found.bind((host, 0))
-        port = found.getsockname()[1]
+    """The address of a node with a port that is free, and that no other process gets before `_net` listens there."""
+    held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    # With this option, which the listener of `_net` has too, both may be bound to the port.
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind((host, 0))
+    _held.append(held)
+    port = held.getsockname()[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
