@@ -31,9 +31,20 @@ from support import (
 MEMORY_MIB = 128
 
 
+def long(*values):
+    """A case that runs with `./dev test --all` only."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 # 2 is the input and the output alone, 4 is spilling everything.
-@pytest.mark.parametrize("share, most", [(0.85, 2.01), (1.1, 2.4), (1.5, 3.0), (4.0, 3.65)])
-@pytest.mark.parametrize("kind", ["fixed-100", "u64-le", "lines"])
+@pytest.mark.parametrize(
+    "kind, share, most",
+    [
+        ("fixed-100", 0.85, 2.01), ("fixed-100", 1.1, 2.4), ("fixed-100", 1.5, 3.0), ("fixed-100", 4.0, 3.65),
+        long("u64-le", 0.85, 2.01), ("u64-le", 1.1, 2.4), ("u64-le", 1.5, 3.0), long("u64-le", 4.0, 3.65),
+        long("lines", 0.85, 2.01), ("lines", 1.1, 2.4), ("lines", 1.5, 3.0), long("lines", 4.0, 3.65),
+    ],
+)  # fmt: skip
 def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
     layout = BY_NAME[kind]
     source = disk / "in"
@@ -122,8 +133,13 @@ def test_distinct_and_first_records_with_some_held(disk):
 
 # Its size is not known: whenever memory is full, an eighth of it is spilled, and half of it after eight times. At
 # four times the memory nothing is asked: everything may be spilled.
-@pytest.mark.parametrize("share, most", [(0.85, 2.01), (1.1, 2.4), (1.5, 3.0), (4.0, 4.01)])
-@pytest.mark.parametrize("memory", [64, 200])
+@pytest.mark.parametrize(
+    "memory, share, most",
+    [
+        (64, 0.85, 2.01), (64, 1.1, 2.4), (64, 1.5, 3.0), (64, 4.0, 4.01),
+        long(200, 0.85, 2.01), (200, 1.1, 2.4), (200, 1.5, 3.0), long(200, 4.0, 4.01),
+    ],
+)  # fmt: skip
 def test_the_end_of_a_pipe_is_held_too(share, most, memory, disk):
     run("gen", str(int(share * memory * MIB) // 100), "-o", disk / "in")
     words = ["sort", "-", *FIXED, "--memory", f"{memory}MiB", "--temp", disk, "-o", disk / "out"]

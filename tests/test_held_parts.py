@@ -36,8 +36,14 @@ def run_holding(disk, *flags):
 
 
 # 2 is the input and the output alone, 4 is spilling everything.
-@pytest.mark.parametrize("share, most", [(0.85, 2.05), (1.1, 2.4), (1.5, 3.0)])
-@pytest.mark.parametrize("kind", ["fixed-100", "u64-le", "lines"])
+@pytest.mark.parametrize(
+    "kind, share, most",
+    [
+        ("fixed-100", 0.85, 2.05), ("fixed-100", 1.1, 2.4), ("fixed-100", 1.5, 3.0),
+        pytest.param("u64-le", 0.85, 2.05, marks=pytest.mark.long), ("u64-le", 1.1, 2.4), ("u64-le", 1.5, 3.0),
+        pytest.param("lines", 0.85, 2.05, marks=pytest.mark.long), ("lines", 1.1, 2.4), ("lines", 1.5, 3.0),
+    ],
+)  # fmt: skip
 def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):
     flags = BY_NAME[kind].flags
     random_input(kind, disk / "in", int(share * MEMORY_MIB * MIB))

@@ -19,8 +19,8 @@ METHODS_OF_MUCH = {
     "fixed-100": METHODS,
     "u64-le": ["distribute"],
     "u32-be": ["merge"],
-    "f64-le": ["distribute"],
-    "prefixed-u16": ["merge"],
+    "f64-le": [],
+    "prefixed-u16": [],
 }
 FILE_MIB = {64: 160, 256: 300, 512: 560, 1024: 1090}
 MUCH_MIB = 512

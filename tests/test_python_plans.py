@@ -62,8 +62,8 @@ PLANS = [
         "sort --input 1TB --format lines --record-bytes 60 -k 2",
     ),
     (
-        lambda: ascot.plan.sort(size="1TB", layout="u64", volume="rotational"),
-        "sort --input 1TB --format u64 --volume rotational",
+        lambda: ascot.plan.sort(size="20GB", layout="u64", volume="rotational"),
+        "sort --input 20GB --format u64 --volume rotational",
     ),
 ]
 

@@ -14,7 +14,7 @@ from support import clean_environment, run, start
 
 pytestmark = pytest.mark.skipif(SORT is None, reason="no sort command to compare with")
 
-CASES_PER_PART = int(100 * float(os.environ.get("ASCOT_SORT_CASES", "1")))
+CASES_PER_PART = int(60 * float(os.environ.get("ASCOT_SORT_CASES", "1")))
 SEED = int(os.environ.get("ASCOT_SORT_SEED", "0"))
 PARTS = {"whole": 8, "keys": 12, "merge": 5, "check": 4, "files": 4}
 
