@@ -48,7 +48,10 @@ pub struct Occupancy {
     /// Nothing was consumed and no input has ended since the shares were computed.
     shares_are_current: bool,
     shares: Vec<f64>,
+    /// Of those shares and of the blocks that inputs hold now.
     runs_out: Vec<f64>,
+    /// The input that was last shown to run out first.
+    first_out: Option<usize>,
 }
 
 impl Occupancy {
@@ -76,6 +79,7 @@ impl Occupancy {
             shares_are_current: false,
             shares: Vec::with_capacity(n),
             runs_out: Vec::with_capacity(n),
+            first_out: None,
         }
     }
 
@@ -202,6 +206,9 @@ impl Occupancy {
     pub fn begin_read(&mut self, input: usize) {
         self.held[input] += 1;
         self.held_all += 1;
+        if self.shares_are_current {
+            self.runs_out[input] = self.when_runs_out(input);
+        }
     }
 
     /// `units` of the first block of `input` were consumed.
@@ -275,13 +282,13 @@ impl Occupancy {
         busy: &'a [bool],
     ) -> SchedulerView<'a> {
         self.learn();
-        self.runs_out.clear();
-        for input in 0..self.held.len() {
-            self.runs_out.push(self.held_part(input) / self.shares[input].max(MIN_RATE));
+        if let Some(input) = self.first_out.take() {
+            self.runs_out[input] = self.when_runs_out(input);
         }
         if let Some(input) = first_out.filter(|&input| input < self.held.len()) {
             let first = self.runs_out.iter().copied().fold(f64::INFINITY, f64::min);
             self.runs_out[input] = first * (1.0 - f64::EPSILON);
+            self.first_out = Some(input);
         }
         SchedulerView {
             held: &self.held,
@@ -297,7 +304,12 @@ impl Occupancy {
         }
     }
 
-    /// Learns rates and gain from what was consumed and filled since the last time.
+    /// When an input runs out, in blocks consumed of all inputs together.
+    fn when_runs_out(&self, input: usize) -> f64 {
+        self.held_part(input) / self.shares[input].max(MIN_RATE)
+    }
+
+    /// Learns rates and gain from what was consumed and filled since the last time, and when inputs run out.
     fn learn(&mut self) {
         if std::mem::replace(&mut self.shares_are_current, true) {
             return;
@@ -313,6 +325,10 @@ impl Occupancy {
         self.gain.add(blocks, std::mem::take(&mut self.new_filled) as f64 / block_units);
         let Occupancy { held, remaining, rates, shares, .. } = self;
         rates.write_shares(|input| held[input] > 0 || remaining[input] > 0, shares);
+        self.runs_out.clear();
+        for input in 0..self.held.len() {
+            self.runs_out.push(self.when_runs_out(input));
+        }
     }
 }
 
