@@ -214,11 +214,11 @@ def test_a_job_whose_complete_part_changed_is_refused(change, inputs, disk):
 def test_lines_of_equal_keys_share_a_part_also_after_a_kill(disk):
     """The last record of the open part is a line, and so is its key."""
     source = disk / "in"
-    source.write_text("".join(f"{number % 90}\n" for number in range(4_000_000)))
+    source.write_text("".join(f"{number % 90}\n" for number in range(9_000_000)))
     words = ["sort", source, "-n", "--memory", "8MiB", "--temp", disk, "--parts", "9", "-o", disk / "out-{}"]
     run(*words)
     undisturbed = [(disk / f"out-{number}").read_bytes() for number in range(9)]
-    assert b"".join(undisturbed).count(b"\n") == 4_000_000
+    assert b"".join(undisturbed).count(b"\n") == 9_000_000
     for least in (0, 3, 6):
         job = start(*words)
         stop_where(job, disk, lambda manifest, least=least: sealed(manifest) >= least)

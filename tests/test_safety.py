@@ -156,7 +156,7 @@ def killed_with_spills(source, out, temp, method="merge"):
     process = start(*sort_words(source, out, temp, method))
     deadline = time.monotonic() + 30
     while process.poll() is None and time.monotonic() < deadline:
-        if sum(io_of(process.pid)[1:]) > 150 * MIB:
+        if sum(io_of(process.pid)[1:]) > 100 * MIB:
             break
     kill(process)
     (job,) = job_directories(temp)
