@@ -13,6 +13,8 @@ from support import ascot_binary, clean_environment
 # The kernel counts a thread's time to the nanosecond until it ends, and then forgets it.
 PAUSE_SECONDS = 0.004
 MAIN = "main"
+# What /proc shows for a fault of a page, and the numbers of mmap, mprotect, munmap, brk, mremap and madvise.
+MAPPING_CALLS = ["-1", *("9 10 11 12 25 28" if os.uname().machine == "x86_64" else "222 226 215 214 216 233").split()]
 
 
 @dataclass
@@ -25,6 +27,9 @@ class Seen:
     delay_seconds: float = 0.0
     # Time of which the kernel's counts are not known: from the last look at a thread to its end.
     unseen_seconds: float = 0.0
+    # Time asleep in a fault of a page or in a call that changes the address space, as far as looks found it there: it
+    # waits for other threads that do the same, is on no processor and waits for none.
+    mapping_seconds: float = 0.0
 
 
 @dataclass
@@ -50,6 +55,7 @@ class _Thread:
     after: float = 0.0
     processor: int = 0
     delay: int = 0
+    mapping: float = 0.0
 
 
 def _look(tasks, pid, threads, now, before):
@@ -62,10 +68,21 @@ def _look(tasks, pid, threads, now, before):
             thread = threads.setdefault(entry, _Thread(name, before, time.monotonic()))
             # A thread has the name of the one that started it until it gives itself its own.
             thread.name = MAIN if int(entry) == pid else name
+            if _is_mapping(tasks / entry):
+                thread.mapping += now - max(thread.last, before)
             thread.last, thread.processor, thread.delay = now, int(processor), int(delay)
     for thread in threads.values():
         if thread.last < now and not thread.after:
             thread.after = time.monotonic()
+
+
+def _is_mapping(task):
+    """Whether a thread sleeps uninterruptibly in a fault of a page or in a call that changes the address space."""
+    state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+    # Not every system lets a program see the calls of its child.
+    with contextlib.suppress(PermissionError):
+        return state == "D" and (task / "syscall").read_text().split()[0] in MAPPING_CALLS
+    return False
 
 
 def _stolen_seconds():
@@ -104,6 +121,7 @@ def watch(*arguments, cwd=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVN
         seen.most_seconds += (thread.after or end) - thread.before
         seen.processor_seconds += thread.processor / 1e9
         seen.delay_seconds += thread.delay / 1e9
+        seen.mapping_seconds += thread.mapping
         seen.unseen_seconds += (thread.after or end) - thread.last
     stolen = _stolen_seconds() - stolen
     return Watched(process.returncode, told, usage.ru_utime + usage.ru_stime, stolen, dict(by_name))
