@@ -45,12 +45,12 @@ pub struct Occupancy {
     writing: u32,
     rates: Rates,
     gain: Gain,
-    /// Nothing was consumed and no input has ended since the shares were computed.
+    /// Nothing was consumed and no input has ended since the shares, and when inputs run out, were computed.
     shares_are_current: bool,
     shares: Vec<f64>,
-    /// Of those shares and of the blocks that inputs hold now.
+    /// As in [`SchedulerView::runs_out`].
     runs_out: Vec<f64>,
-    /// The input that was last shown to run out first.
+    /// The input that the last view showed to run out first, because the flow knew it.
     first_out: Option<usize>,
 }
 
@@ -451,6 +451,20 @@ mod tests {
         assert!((occupancy.held_part(1) - 2.5).abs() < 1e-12);
         let view = occupancy.view(BlockedOn::Nothing, 1, None, &[]);
         assert!(view.runs_out[1] < view.runs_out[0] && view.shares[1] > view.shares[0]);
+    }
+
+    #[test]
+    fn reads_alone_put_off_when_their_input_runs_out() {
+        let mut occupancy = loaded();
+        occupancy.begin_read(2);
+        let view = occupancy.view(BlockedOn::Nothing, 3, Some(2), &[]);
+        assert!(view.runs_out[2] < view.runs_out[0]);
+        occupancy.begin_read(0);
+        // The flow no longer knows which input runs out first.
+        let view = occupancy.view(BlockedOn::Nothing, 2, None, &[]);
+        for (found, wanted) in view.runs_out.iter().zip([15.0, 12.0, 15.0]) {
+            assert!((found - wanted).abs() < 1e-9, "{:?}", view.runs_out);
+        }
     }
 
     #[test]

@@ -41,8 +41,8 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     pub(super) outputs: Vec<Output<O>>,
     /// Blocks that outputs fill, queue or write.
     pub(super) output_blocks: u32,
-    /// Outputs whose full block waits for memory.
-    pub(super) waiting_outputs: u32,
+    /// Whether an output may hold a full block that there was no memory to replace.
+    pub(super) full_block_waits: bool,
     pub(super) pool: BlockPool,
     pub(super) occupancy: Occupancy,
     schedule: Box<dyn Schedule>,
@@ -142,7 +142,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             inputs: inputs.into_iter().map(Input::new).collect(),
             outputs: outputs.into_iter().map(Output::new).collect(),
             output_blocks: 0,
-            waiting_outputs: 0,
+            full_block_waits: false,
             pool,
             occupancy,
             schedule,
@@ -555,8 +555,6 @@ pub(super) struct Output<O> {
     pub(super) stream: O,
     /// The block being filled; none before its first byte.
     pub(super) block: Option<PartBlock>,
-    /// Whether that block is full and waits for memory.
-    pub(super) waits: bool,
     full: VecDeque<PartBlock>,
     /// Whether no more blocks will be filled.
     pub(super) ending: bool,
@@ -566,7 +564,7 @@ pub(super) struct Output<O> {
 
 impl<O: BlockOutput> Output<O> {
     fn new(stream: O) -> Self {
-        Output { stream, block: None, waits: false, full: VecDeque::new(), ending: false, written: 0 }
+        Output { stream, block: None, full: VecDeque::new(), ending: false, written: 0 }
     }
 
     /// Bytes in the block being filled.

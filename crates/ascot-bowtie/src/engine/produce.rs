@@ -58,23 +58,21 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Queues the block that `output` fills, if there is memory for the next one; says whether it did.
     fn queue(&mut self, output: usize) -> bool {
         let is_queued = self.occupancy.queue(output);
-        let output = &mut self.outputs[output];
-        let waits = !is_queued && output.block.as_ref().is_some_and(PartBlock::is_full);
-        self.waiting_outputs = self.waiting_outputs + u32::from(waits) - u32::from(output.waits);
-        output.waits = waits;
         if is_queued {
-            output.queue();
+            self.outputs[output].queue();
+        } else {
+            self.full_block_waits = true;
         }
         is_queued
     }
 
     /// Queues the full blocks that memory had no room for before.
     pub(crate) fn queue_full_blocks(&mut self) {
-        if self.waiting_outputs == 0 {
+        if !std::mem::take(&mut self.full_block_waits) {
             return;
         }
         for output in 0..self.outputs.len() {
-            if self.outputs[output].waits {
+            if self.outputs[output].block.as_ref().is_some_and(PartBlock::is_full) {
                 self.queue(output);
             }
         }
