@@ -313,6 +313,11 @@ def io_of(pid):
 # ---------------------------------------------------------------- privileged helpers
 
 
+def long(*values):
+    """A case that runs with `./dev test --all` only."""
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
 def as_root():
     """The prefix of a privileged command, or None if privileges are not available."""
     if os.geteuid() == 0:

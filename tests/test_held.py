@@ -20,6 +20,7 @@ from support import (
     job_directories,
     kill,
     leftovers,
+    long,
     manifests,
     moved_share,
     random_input,
@@ -29,11 +30,6 @@ from support import (
 )  # fmt: skip
 
 MEMORY_MIB = 128
-
-
-def long(*values):
-    """A case that runs with `./dev test --all` only."""
-    return pytest.param(*values, marks=pytest.mark.long)
 
 
 # 2 is the input and the output alone, 4 is spilling everything.

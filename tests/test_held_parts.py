@@ -14,6 +14,7 @@ from support import (
     job_directories,
     kill,
     leftovers,
+    long,
     moved_share,
     random_input,
     run,
@@ -40,8 +41,8 @@ def run_holding(disk, *flags):
     "kind, share, most",
     [
         ("fixed-100", 0.85, 2.05), ("fixed-100", 1.1, 2.4), ("fixed-100", 1.5, 3.0),
-        pytest.param("u64-le", 0.85, 2.05, marks=pytest.mark.long), ("u64-le", 1.1, 2.4), ("u64-le", 1.5, 3.0),
-        pytest.param("lines", 0.85, 2.05, marks=pytest.mark.long), ("lines", 1.1, 2.4), ("lines", 1.5, 3.0),
+        long("u64-le", 0.85, 2.05), ("u64-le", 1.1, 2.4), ("u64-le", 1.5, 3.0),
+        long("lines", 0.85, 2.05), ("lines", 1.1, 2.4), ("lines", 1.5, 3.0),
     ],
 )  # fmt: skip
 def test_only_what_memory_cannot_hold_is_spilled(kind, share, most, disk):

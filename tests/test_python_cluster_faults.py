@@ -31,6 +31,7 @@ from ray_machines import (
     processes_of,
     unmount,
 )
+from support import long
 
 # The nodes share two processors; other load would make them seem lost.
 pytestmark = pytest.mark.cluster
@@ -39,11 +40,6 @@ COUNT = int(os.environ.get("ASCOT_CLUSTER_RECORDS", 400_000))
 BYTES = 100 * COUNT
 PARTITIONS = 6 * NODES
 MAP, SORT = "map and shuffle", "sort and reduce"
-
-
-def long(*values):
-    """A case like another one, which runs with `./dev test --all`: each fault once is enough otherwise."""
-    return pytest.param(*values, marks=pytest.mark.long)
 
 
 @pytest.fixture(scope="module")

@@ -483,7 +483,7 @@ def test_clean_names_the_command_that_resumes(records, disk):
 @pytest.mark.parametrize("name", ["lines", "csv", "u64-le", "prefixed-u32"])
 def test_other_layouts_resume_too(name, disk):
     layout = BY_NAME[name]
-    right = sorted_file(layout, make_file(layout, disk / "in", 24 * MIB))
+    right = sorted_file(layout, make_file(layout, disk / "in", 40 * MIB))
     words = ["sort", *layout.flags, disk / "in", "--memory", "8MiB", "--temp", disk, "-o", disk / "out"]
     whole = measure(*words)
     assert whole.returncode == 0, whole.stderr

@@ -10,16 +10,20 @@ from functools import cache
 
 import pytest
 from sort_cases import LONG_FLAGS, SORT, Case, difference, exit_status_difference, random_case, verdict
-from support import clean_environment, run, start
+from support import clean_environment, long, run, start
 
 pytestmark = pytest.mark.skipif(SORT is None, reason="no sort command to compare with")
 
-CASES_PER_PART = int(60 * float(os.environ.get("ASCOT_SORT_CASES", "1")))
+CASES_PER_PART = int(100 * float(os.environ.get("ASCOT_SORT_CASES", "1")))
 SEED = int(os.environ.get("ASCOT_SORT_SEED", "0"))
-PARTS = {"whole": 8, "keys": 12, "merge": 5, "check": 4, "files": 4}
+# Of each family of cases, the parts in short tests, and with `./dev test --all`.
+PARTS = {"whole": (5, 8), "keys": (7, 12), "merge": (3, 5), "check": (3, 4), "files": (2, 4)}
 
 
-@pytest.mark.parametrize(("family", "part"), [(f, p) for f, parts in PARTS.items() for p in range(parts)])
+@pytest.mark.parametrize(
+    ("family", "part"),
+    [(f, p) if p < short else long(f, p) for f, (short, parts) in PARTS.items() for p in range(parts)],
+)
 def test_random_command_lines(family, part, tmp_path):
     failures = []
     for at in range(CASES_PER_PART):

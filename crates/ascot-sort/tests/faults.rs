@@ -170,15 +170,15 @@ fn records() -> Kind {
 #[test]
 fn merge_of_many_runs_of_fixed_records() {
     let job = Job::sorting("merge, fixed", &records(), Shape::Random, 14 * MIB, Method::Merge);
-    job.suffer_all(4, &FAILING);
-    job.be_lied_to(4);
+    job.suffer_all(6, &FAILING);
+    job.be_lied_to(6);
 }
 
 #[test]
 fn merge_of_many_runs_of_lines() {
     let job = Job::sorting("merge, lines", &lines(false), Shape::Zipf, 14 * MIB, Method::Merge);
-    job.suffer_all(4, &FAILING);
-    job.be_lied_to(4);
+    job.suffer_all(6, &FAILING);
+    job.be_lied_to(6);
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn distribution_of_lines() {
 fn distribution_with_a_part_too_large() {
     let kind = lines_by_fields(false);
     let job = Job::sorting("large part", &kind, Shape::AllEqual, 12 * MIB, Method::Distribute);
-    job.suffer_all(4, &FAILING);
-    job.be_lied_to(4);
+    job.suffer_all(6, &FAILING);
+    job.be_lied_to(6);
 }
 
 #[test]
@@ -244,7 +244,7 @@ fn in_turns() {
         let faults = Faults::counting();
         job.check(&faults, run(&job.request, Some(faults.clone())), "no fault");
         job.operations = faults.counted();
-        job.suffer_all(5, &FAILING);
+        job.suffer_all(10, &FAILING);
     }
 }
 
