@@ -84,7 +84,7 @@ def machines():
 
 @pytest.fixture
 def cluster(machines, request):
-    """The same, as many as the mark of the test says, after those that a test killed were replaced."""
+    """The same, as many as the mark of the test asks for; nodes that a test killed are replaced."""
     from ray_machines import NODES
 
     machines.resize(request.node.get_closest_marker("cluster").kwargs.get("nodes", NODES))

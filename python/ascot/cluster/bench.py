@@ -222,7 +222,7 @@ def _shuffled(
     return [(group, json.loads(told[group[0].id])) for group in groups]
 
 
-# The sockets of `_free_address` in a process of a node.
+# In the process of a node: sockets that keep the ports of `_free_address` until `_net` has used them.
 _held: list[socket.socket] = []
 
 
@@ -237,7 +237,7 @@ def _net(options: dict[str, Any]) -> str:
 def _free_address(host: str) -> str:
     """The address of a node with a port that is free, and that no other process gets before `_net` listens there."""
     held = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    # With this option, which the listener of `_net` has too, both may be bound to the port.
+    # The listener of `_net` has this option, too, so that it can bind a port that is bound already.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     held.bind((host, 0))
     _held.append(held)
@@ -247,7 +247,7 @@ def _free_address(host: str) -> str:
 
 def _rows_of_round(number: int, told: list[tuple[list[Node], dict[str, Any]]], last: int) -> list[dict[str, Cell]]:
     rows: list[dict[str, Cell]] = []
-    # Two nodes meet in pairs as they do all to all.
+    # The last round is all to all. With two nodes it has one pair, too.
     is_of_pairs = number < last
     for group, report in told:
         for one in report["rounds"]:
