@@ -7,10 +7,22 @@ than the smallest of these and a little larger than the largest, so that every c
 
 import random
 import shutil
+import subprocess
 
 import pytest
 from layouts import BY_NAME
-from support import ALLOWANCE, METHODS, MIB, leftovers, measure, memory_cgroup, out_of_memory_kills, run
+from support import (
+    ALLOWANCE,
+    METHODS,
+    MIB,
+    ascot_binary,
+    clean_environment,
+    leftovers,
+    measure,
+    memory_cgroup,
+    out_of_memory_kills,
+    run,
+)
 
 # Of each layout, the methods that sort it with 512 MiB in short tests: each method sorts text, records and numbers.
 METHODS_OF_MUCH = {
@@ -120,6 +132,17 @@ def test_a_pipe_keeps_the_cap(disk):
     assert measured.returncode == 0, measured.stderr
     assert measured.peak_resident_bytes <= 64 * MIB + ALLOWANCE
     assert (disk / "out").stat().st_size == 192_000_000
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="needs strace")
+def test_heaps_of_threads_grow_in_few_steps(disk):
+    """A step waits for the faults of pages in other threads: small ones kept sorting threads waiting."""
+    run("gen", "3M", "-o", disk / "in")
+    words = ["sort", disk / "in", "--format", "fixed:100", "--key", "0..10", "--memory", "1GiB", "-o", disk / "out"]
+    traced = ["strace", "-f", "-e", "trace=mprotect", "-o", disk / "calls", ascot_binary(), *words, "--threads", "2"]
+    subprocess.run(traced, check=True, env=clean_environment(), timeout=120)
+    steps = (disk / "calls").read_text().count("PROT_READ|PROT_WRITE")
+    assert steps <= 30, steps
 
 
 def test_merging_keeps_the_cap(disk):

@@ -19,20 +19,28 @@ const HUGE_FROM_BYTES: usize = 4 << 20;
 /// Bytes of a huge page.
 pub(crate) const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// Makes the C library's allocator return large blocks to the system as soon as they are freed: blocks kept for reuse
-/// would count against the cap as well. If the address space is limited, the allocator also makes no per-thread
-/// heaps, of 64 MiB each.
+/// Sets how the C library's allocator uses the system's memory.
+///
+/// It returns large blocks as soon as they are freed: blocks kept for reuse would count against the cap as well. Heaps
+/// grow in large steps, of which only the pages in use are resident: a step waits until no other thread faults a page
+/// in, and small steps kept sorting threads waiting for up to a third of their time where the machine's memory is
+/// fresh. If the address space is limited, there are no per-thread heaps, of 64 MiB each; if it or writable memory is,
+/// steps stay small.
 #[expect(unsafe_code, reason = "a mapping owns its addresses")]
-pub(crate) fn keep_no_large_blocks() {
+pub(crate) fn tune_allocator() {
     const LARGE_BYTES: libc::c_int = 1 << 20;
+    const STEP_BYTES: libc::c_int = 4 << 20;
     #[cfg(target_env = "gnu")]
     {
         static ONCE: std::sync::Once = std::sync::Once::new();
         // SAFETY: sets numbers of the allocator, which takes its own lock.
         ONCE.call_once(|| unsafe {
             libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
-            if getrlimit(Resource::As).current.is_some() {
+            let is_limited = |resource| getrlimit(resource).current.is_some();
+            if is_limited(Resource::As) {
                 libc::mallopt(libc::M_ARENA_MAX, 1);
+            } else if !is_limited(Resource::Data) {
+                libc::mallopt(libc::M_TOP_PAD, STEP_BYTES);
             }
         });
     }

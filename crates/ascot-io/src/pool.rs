@@ -130,7 +130,7 @@ pub enum PoolError {
 impl Pool {
     /// A pool that provides at most `budget_bytes` at a time.
     pub fn new(budget_bytes: usize) -> Self {
-        crate::memory::keep_no_large_blocks();
+        crate::memory::tune_allocator();
         let inner = Inner {
             budget: budget_bytes,
             used: AtomicUsize::new(0),
