@@ -22,7 +22,7 @@
 //! | A3 with forecasting | III.C; Knuth, volume 3, 5.4.6 | `PlannedReads` |
 //! | naive allocators | III.A, III.B | `EqualParts` |
 //! | forecasting | Knuth, volume 3, 5.4.6 | `Forecast` |
-//! | A1 beside inputs that are pipes | not in the paper | `PipedInputs` |
+//! | files beside inputs that are pipes | not in the paper | `PipedInputs` |
 //! | two sides kept in step | not in the paper | `interconnect`: `make_room`, `interrupt`, `fill_before` |
 //! | inputs consumed at different rates | not in the paper | `Targets::largest`, `Targets::streamed` |
 //! | inputs that end | not in the paper | `Staircase::follow_ends` |

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 
 use ascot_bowtie::engine::{BlockInput, Bowtie, Completed};
-use ascot_bowtie::schedule::{FewestHeld, Schedule};
+use ascot_bowtie::schedule::{FewestHeld, PipedInputs, Schedule};
 use ascot_io::sync::Unpoisoned;
 use ascot_io::{BlockPool, Buf, Filled, IoError, Pool, ReadStream};
 use ascot_model::report::Report;
@@ -98,7 +98,11 @@ fn merge_range<R: Records>(
     let available = job.pool.available();
     let volumes = job.volumes();
     let to_file = matches!(into, Destination::Spill(_)) || job.writes_files();
-    let long_runs = inputs_want_runs(&volumes, range.len(), to_file);
+    let is_pipe =
+        range.clone().map(|number| job.inputs.get(number).is_some_and(|input| input.size.is_none()));
+    let is_pipe: Vec<bool> = is_pipe.collect();
+    let files = is_pipe.iter().filter(|&&is_pipe| !is_pipe).count();
+    let long_runs = inputs_want_runs(&volumes, files, to_file);
     let share = MergeShare::new(available, block, range.len(), job.records.record_bytes(), long_runs);
     let blocks = share.blocks(available, block).max(range.len());
     let straddling = straddling(&job.pool, share, blocks)?;
@@ -109,10 +113,12 @@ fn merge_range<R: Records>(
     let streams = range.clone().map(open).collect::<Result<Vec<_>, _>>()?;
     let starts = vec![0; streams.len()];
     let blocks = BlockPool::new(region, block);
-    let staircase = merge_inputs_in_long_runs(&volumes, streams.len(), to_file, blocks.total());
+    let of_files = blocks.total().saturating_sub(PipedInputs::pipe_blocks(&is_pipe) as usize);
+    let staircase = merge_inputs_in_long_runs(&volumes, files, to_file, of_files);
     let schedule: Box<dyn Schedule> = match staircase {
-        Some(staircase) => Box::new(staircase),
-        None => Box::new(FewestHeld),
+        Some(staircase) if files == streams.len() => Box::new(staircase),
+        Some(staircase) if of_files > files => Box::new(PipedInputs::new(staircase, is_pipe)),
+        _ => Box::new(FewestHeld),
     };
     let turns = job.turns(&job.inputs.paths(), &job.output_paths());
     let mut inputs = Bowtie::from_inputs(streams, blocks, schedule)
@@ -126,7 +132,7 @@ fn merge_range<R: Records>(
     let sums = result.map_err(|error| fault.unwrap_or(error))?;
     inputs.streams().for_each(|stream| job.manifest.sum_in.combine(&stream.sum()));
     job.manifest.misfits.combine(&sums.misfits);
-    job.merge_done(pass, range.len(), to_file, buffers);
+    job.merge_done(pass, files, to_file, buffers);
     Ok(sums)
 }
 
