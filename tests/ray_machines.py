@@ -34,6 +34,13 @@ SHUTDOWN_IOCTL = 0x8004587D
 SHUTDOWN_WITHOUT_LOG = 2
 
 
+def batch_of(mapper, *about):
+    """A batch of a mapper, whose arguments are `about`."""
+    room = bytearray(mapper.batch(bytearray(), *about))
+    assert mapper.batch(room, *about) == len(room)
+    return bytes(room)
+
+
 class Machines:
     """Nodes of Ray on this machine, one processor each; at first the head alone."""
 

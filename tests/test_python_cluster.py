@@ -11,7 +11,7 @@ import ascot.cluster
 import pytest
 from ascot import _native, errors
 from ascot.cluster import fleet, jobs, manifest, memory
-from ray_machines import MIB, PAIR, RECORDS, At, assert_same, cluster_sort
+from ray_machines import MIB, PAIR, RECORDS, At, assert_same, batch_of, cluster_sort
 
 # The nodes share two processors; other load would make them seem lost.
 pytestmark = pytest.mark.cluster(nodes=PAIR)
@@ -117,7 +117,7 @@ def test_a_repeated_batch_is_ignored(disk):
     assert count == 5
     files = _native.PartitionFiles(disk / "d", job, 0)
     arrivals = [0, 1, 0, 2, 2, 3, 4, 1]
-    new = [files.append(mapper.batch(0, 0, [0, 1, 2, 3], number, count)) for number in arrivals]
+    new = [files.append(batch_of(mapper, 0, 0, [0, 1, 2, 3], number, count)) for number in arrivals]
     assert new == [True, True, False, True, False, True, True, False]
     assert files.nbytes == 100_000 and files.complete_chunks() == [0]
 

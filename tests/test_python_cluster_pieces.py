@@ -32,7 +32,7 @@ from ascot.cluster import (
     spills,
 )
 from ascot.cluster.writer import Writer
-from ray_machines import MIB, RECORDS, wait_until
+from ray_machines import MIB, RECORDS, batch_of, wait_until
 
 JOB = "ab" * 16
 
@@ -49,7 +49,8 @@ def writer_with_batches(directory, number=0):
     assert writer.open(number, place)[1] is None
     count = mapper.batches([0, 1, 2, 3])
     for at in range(count):
-        assert writer.append(number, mapper.batch(0, number, [0, 1, 2, 3], at, count)) == (True, None)
+        batch = batch_of(mapper, 0, number, [0, 1, 2, 3], at, count)
+        assert writer.append(number, batch) == (True, None)
     # One process at a time may have a destination open.
     writer._open.clear()
     return place

@@ -17,7 +17,7 @@ from ascot.cluster import Settings, actors, fleet, functions, jobs, manifest, me
 from ascot.cluster.nodes import discover
 from ascot.cluster.settings import LIMITS, USUAL, settings_of
 from ascot.cluster.writer import Writer
-from ray_machines import MIB, PAIR, RECORDS, assert_same, cluster_sort
+from ray_machines import MIB, PAIR, RECORDS, assert_same, batch_of, cluster_sort
 from support import enter_cgroup, memory_cgroup
 
 KIB = 1 << 10
@@ -193,8 +193,8 @@ def test_a_worker_reads_and_sends_pieces_of_the_sizes_that_are_set(tmp_path):
     assert few < 10 and 30 < many < 60, (few, many)
     assert (usual.batches([0, 1, 2, 3]), small.batches([0, 1, 2, 3])) == (1, 19)
     # The records of a partition do not depend on it.
-    whole = usual.batch(0, 0, [0, 1, 2, 3], 0, 1)
-    pieces = b"".join(small.batch(0, 0, [0, 1, 2, 3], number, 19) for number in range(19))
+    whole = batch_of(usual, 0, 0, [0, 1, 2, 3], 0, 1)
+    pieces = b"".join(batch_of(small, 0, 0, [0, 1, 2, 3], number, 19) for number in range(19))
     assert len(pieces) - len(whole) < 19 * 200
 
 

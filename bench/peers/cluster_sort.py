@@ -210,6 +210,7 @@ def without_transport(job: dict[str, Any], _watch: Watch) -> dict[str, Any]:
     size = os.path.getsize(job["input"])
     shape = memory.shape_of(size, job["nodes"], job["memory"], job["store"], 1, None)
     bounds, identity = _native.uniform_bounds(options, shape.partitions), bytes(16)
+    room = bytearray()
     since, used = time.monotonic(), time.process_time()
     mapper = _native.ChunkMapper(options, bounds, identity, shape.chunk_bytes, shape.batch_bytes)
     files = [_native.PartitionFiles(f"{job['temp']}/direct-{at}", identity, at) for at in range(job["nodes"])]
@@ -219,7 +220,11 @@ def without_transport(job: dict[str, Any], _watch: Watch) -> dict[str, Any]:
         for destination, own in enumerate(files):
             count = mapper.batches(owned[destination])
             for turn in range(count):
-                own.append(mapper.batch(number, destination, owned[destination], turn, count))
+                about = (number, destination, owned[destination], turn, count)
+                if (length := mapper.batch(room, *about)) > len(room):
+                    room = bytearray(length)
+                    mapper.batch(room, *about)
+                own.append(memoryview(room)[:length])
     for own in files:
         own.sync()
     told = {"seconds": time.monotonic() - since, "cpu": time.process_time() - used}

@@ -12,9 +12,11 @@ use ascot_sort::shuffle::chunk_reader::BLOCK_BYTES;
 use ascot_sort::shuffle::connect::SharedFiles;
 use ascot_sort::shuffle::{self, BatchNumber, Bounds, ChunkSpan, JobId, PartitionPieces, Shuffle, bounds};
 use ascot_sort::{Input, Output, Removal, SortError, SortRequest, Writes};
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::errors::{Failure, Result};
 use crate::jobs::{Told, told_of};
@@ -163,26 +165,28 @@ impl ChunkMapper {
         self.mapper().batches(&partitions)
     }
 
-    /// Batch `number` of `count` of the chunk for a destination with these partitions.
+    /// Writes batch `number` of `count` of the chunk for a destination with these partitions to the start of `room`, if
+    /// it has room for the batch. Returns the length of the batch.
+    #[expect(unsafe_code, reason = "Python lends memory as an address")]
     fn batch(
         &self,
-        py: Python<'_>,
+        room: &Bound<'_, PyByteArray>,
         chunk: u32,
         destination: u32,
         partitions: Vec<u32>,
         number: u32,
         count: u32,
-    ) -> PyResult<Py<PyBytes>> {
+    ) -> usize {
         let last = number + 1 == count;
         let number = BatchNumber { chunk, destination, number, last };
-        let bytes = self.mapper().batch(&partitions, number, count, |len, write| {
-            PyBytes::new_with(py, len, |out| {
+        self.mapper().batch(&partitions, number, count, |len, write| {
+            // SAFETY: no code of Python runs before the borrow ends, so that nothing else reads, writes or moves the
+            // bytes.
+            if let Some(out) = unsafe { room.as_bytes_mut() }.get_mut(..len) {
                 write(out);
-                Ok(())
-            })
-            .map(Bound::unbind)
-        })?;
-        Ok(bytes)
+            }
+            len
+        })
     }
 }
 
@@ -190,6 +194,17 @@ impl ChunkMapper {
     pub(crate) fn mapper(&self) -> MutexGuard<'_, shuffle::ChunkMapper> {
         self.mapper.lock().unpoisoned()
     }
+}
+
+/// The bytes of a buffer that nobody changes while it is borrowed, as those in an object store.
+#[expect(unsafe_code, reason = "Python lends memory as an address")]
+fn bytes_of(buffer: &PyBuffer<u8>) -> PyResult<&[u8]> {
+    if !buffer.is_c_contiguous() {
+        return Err(PyBufferError::new_err("the bytes do not lie side by side"));
+    }
+    // SAFETY: the memory is that of the buffer as long as the buffer is held, all of it side by side, and nobody
+    // changes it.
+    Ok(unsafe { std::slice::from_raw_parts(buffer.buf_ptr().cast(), buffer.len_bytes()) })
 }
 
 /// A destination: the files of its partitions.
@@ -214,9 +229,10 @@ impl PartitionFiles {
         self.control.limit(write_bytes, max_bytes);
     }
 
-    /// Appends a batch; returns whether it is new.
-    fn append(&self, py: Python<'_>, batch: PyBackedBytes) -> PyResult<bool> {
-        py.detach(|| self.with(|files| files.append(&batch)))
+    /// Appends a batch, which nobody changes meanwhile; returns whether it is new.
+    fn append(&self, py: Python<'_>, batch: PyBuffer<u8>) -> PyResult<bool> {
+        let batch = bytes_of(&batch)?;
+        py.detach(|| self.with(|files| files.append(batch)))
     }
 
     /// The chunks whose batches are all there.

@@ -179,6 +179,7 @@ class RecordMapper:
     ) -> None:
         sizes = (shape["chunk_bytes"], shape["batch_bytes"], read_bytes)
         self._mapper = _native.ChunkMapper(options, bounds, job, *sizes)
+        self._room = bytearray()
         self.sum = (0, 0, 0)
         self.reading = 0.0
 
@@ -191,15 +192,20 @@ class RecordMapper:
 
     def run(
         self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int]]], skip: Container[int]
-    ) -> Iterator[tuple[int, bytes]]:
-        """The batches of a chunk, each with its destination."""
+    ) -> Iterator[tuple[int, memoryview]]:
+        """The batches of a chunk, each with its destination. A batch is in the memory of the next one."""
         self.read(span)
         counts = [self._mapper.batches(partitions) for _, partitions in targets]
         # The destinations take turns, so that all writers have work.
         for turn in range(max(counts, default=0)):
             for (destination, partitions), count in zip(targets, counts, strict=True):
                 if turn < count and destination not in skip:
-                    yield destination, self._mapper.batch(number, destination, partitions, turn, count)
+                    of_batch = (number, destination, partitions, turn, count)
+                    size = self._mapper.batch(self._room, *of_batch)
+                    if size > len(self._room):
+                        self._room = bytearray(size)
+                        self._mapper.batch(self._room, *of_batch)
+                    yield destination, memoryview(self._room)[:size]
 
 
 class Worker:

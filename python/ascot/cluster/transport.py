@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
+from pickle import PickleBuffer
 from time import monotonic
 from typing import Any, Protocol
 
@@ -24,6 +25,8 @@ from ascot.errors import AscotError, Damaged
 __all__ = ["TRANSPORTS", "Mapper", "Sent", "Target", "Transport", "transport_of"]
 
 TRANSPORTS = ("direct", "ray")
+
+Batch = bytes | memoryview
 
 # A destination, its partitions, and its writer: the address and port at which it listens, or its actor.
 Target = tuple[int, list[int], Any]
@@ -46,8 +49,9 @@ class Mapper(Protocol):
 
     def run(
         self, number: int, span: dict[str, Any], targets: list[tuple[int, list[int]]], skip: Container[int]
-    ) -> Iterator[tuple[int, bytes]]:
-        """The batches of a chunk, each with its destination, except those for destinations in `skip`."""
+    ) -> Iterator[tuple[int, Batch]]:
+        """The batches of a chunk, each with its destination, except those for destinations in `skip`. A batch may be
+        in the memory of the next one."""
 
 
 @dataclass(slots=True)
@@ -109,7 +113,8 @@ class RayCalls:
                 continue
             began = monotonic()
             with doing("blocked"):
-                answer = writers[destination].append.remote(destination, batch)
+                # Ray copies the bytes of a buffer to the object store, and the writer reads them there.
+                answer = writers[destination].append.remote(destination, PickleBuffer(batch))
             sent.blocked += monotonic() - began
             sent.bytes += len(batch)
             waiting[destination].append(answer)
@@ -155,7 +160,7 @@ class Connections:
         wanted = [(destination, partitions) for destination, partitions, _ in targets]
         waiting: dict[int, list[bytes]] = {}
         for destination, batch in mapper.run(number, span, wanted, sent.failed):
-            waiting.setdefault(destination, []).append(batch)
+            waiting.setdefault(destination, []).append(bytes(batch))
             if sum(map(len, waiting.values())) >= self._in_flight:
                 look()
                 self._push(sent, waiting, addresses)

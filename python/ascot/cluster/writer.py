@@ -80,14 +80,16 @@ class Writer:
 
         return guarded(opened)
 
-    def append(self, number: int, batch: bytes) -> Any:
-        """Appends a batch; returns whether it is new."""
+    def append(self, number: int, batch: Any) -> Any:
+        """Appends a batch, the bytes of a buffer; returns whether it is new."""
         began = monotonic()
-        done = guarded(lambda: self._open[number].append(batch))
+        with memoryview(batch).cast("B") as view:
+            size = view.nbytes
+            done = guarded(lambda: self._open[number].append(view))
         with self._lock:
             self._writing += monotonic() - began
-            self._bytes += len(batch)
-            self._written.add(len(batch))
+            self._bytes += size
+            self._written.add(size)
         self._peaks.look()
         return done
 
