@@ -1,5 +1,5 @@
 //! The native half of a sort on a cluster (`ascot_sort::shuffle`) for the actors of `ascot.cluster`. Every call
-//! releases the interpreter while it moves bytes, except that a batch is copied to its Python object.
+//! releases the interpreter while it moves bytes, except that a batch is copied to memory of Python.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};

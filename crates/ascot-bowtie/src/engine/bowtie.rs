@@ -57,6 +57,8 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     /// Full blocks of the outputs whose device is idle.
     full_on_idle: Vec<u32>,
     pub(super) depth: usize,
+    /// Whether its inputs are pipes, whose requests do not count against the depth.
+    pub(super) inputs_are_pipes: bool,
     alternating: bool,
     /// The input that the flow knows to run out first.
     first_out: Option<usize>,
@@ -150,6 +152,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             deferred_writes: VecDeque::new(),
             full_on_idle: Vec::new(),
             depth: 1,
+            inputs_are_pipes: false,
             alternating: false,
             first_out: None,
             observed: None,
@@ -226,13 +229,12 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self.begin_deferred()
     }
 
-    /// Requests in flight that count against the depth: those of files.
+    /// Requests in flight that count against the depth.
     fn requests(&self) -> usize {
-        let is_of_file = |step: &&Move| match **step {
-            Move::Read(index) => self.occupancy.is_file(index),
-            Move::Write(_) => true,
-        };
-        self.in_flight.iter().filter(is_of_file).count()
+        if !self.inputs_are_pipes {
+            return self.in_flight.len();
+        }
+        self.in_flight.iter().filter(|step| matches!(step, Move::Write(_))).count()
     }
 
     /// Completes the writes that are done, which frees their memory.
@@ -282,7 +284,8 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         let Bowtie { observed, occupancy, outputs, schedule, .. } = self;
         let Some(observed) = observed.as_mut() else { return };
         if observed.is_switch(answer) {
-            let staircases = schedule.staircases(occupancy.live_files(), occupancy.split());
+            let live = (0..occupancy.inputs()).filter(|&input| occupancy.is_live(input)).count() as u32;
+            let staircases = schedule.staircases(live, occupancy.split());
             observed.report(answer, occupancy, outputs.iter().map(Output::filled), staircases);
         }
     }

@@ -6,10 +6,9 @@
 //!   blocked on anything    pipes, then the schedule of the files
 //! ```
 //!
-//! Invariant: a pipe holds no more blocks than [`PIPE_BLOCKS`], those being read among them, and a file leaves these
-//! free.
-
-use ascot_model::run_length::Scheme;
+//! Invariants: a pipe holds no more blocks than [`PIPE_BLOCKS`], those being read among them, and files leave these
+//! free. But a file that holds no block takes any that is free: while memory moves from one side to the other, there
+//! may be only one for each input that holds none.
 
 use super::split::Split;
 use super::staircase::Staircase;
@@ -75,7 +74,10 @@ impl PipedInputs {
             shares: &seen.shares,
             runs_out: &seen.runs_out,
             busy: &seen.busy,
-            free_to_read: view.free_to_read.saturating_sub(kept),
+            free_to_read: view
+                .free_to_read
+                .saturating_sub(kept)
+                .max(u32::from(seen.starve()).min(view.free_to_read)),
             blocked_on: blocked_on.unwrap_or(BlockedOn::Nothing),
             ..*view
         })?;
@@ -87,6 +89,11 @@ impl PipedInputs {
 }
 
 impl FileInputs {
+    /// Whether a file that has more blocks to come holds none.
+    fn starve(&self) -> bool {
+        self.held.iter().zip(&self.remaining).any(|(&held, &remaining)| held == 0 && remaining > 0)
+    }
+
     /// Takes the files from `view`. Shares and the ends of buckets then count what is consumed of files alone.
     fn look(&mut self, view: &SchedulerView<'_>) {
         let FileInputs { inputs, held, remaining, shares, runs_out, busy } = self;
@@ -116,19 +123,15 @@ impl Schedule for PipedInputs {
         self.read(view).or_else(|| self.of_files(view))
     }
 
-    fn adapt(&mut self, scheme: &Scheme, read_blocks: u32) {
-        self.files.adapt(scheme, read_blocks);
-    }
-
     fn staircases(&self, live_inputs: u32, split: Split) -> Staircases {
-        self.files.staircases(live_inputs, split)
+        self.files.staircases(live_inputs.min(self.seen.inputs.len() as u32), split)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use ascot_model::random::SplitMix64;
-    use ascot_model::run_length::{Algorithm, Shape};
+    use ascot_model::run_length::{Algorithm, Scheme, Shape};
     use proptest::prelude::*;
 
     use super::*;
@@ -141,6 +144,7 @@ mod tests {
         held: Vec<u32>,
         remaining: Vec<u32>,
         shares: Vec<f64>,
+        is_shrunk: bool,
     }
 
     impl Consumer {
@@ -161,13 +165,23 @@ mod tests {
                 blocked_on,
             });
             let Some(Move::Read(input)) = step else { return None };
+            let starved = self.held[input] == 0;
             self.held[input] += 1;
             self.remaining[input] -= 1;
             let of_pipes = |input: &usize| self.is_pipe[*input] && self.remaining[*input] > 0;
             let kept: u32 =
                 (0..self.held.len()).filter(of_pipes).map(|pipe| PIPE_BLOCKS - self.held[pipe]).sum();
-            assert!(self.free() >= kept, "a file took a block of a pipe");
+            assert!(starved || self.is_shrunk || self.free() >= kept, "a file took a block of a pipe");
             Some(input)
+        }
+
+        /// Gives memory away, except a block for each input that holds none and what inputs need at least.
+        fn shrink(&mut self) {
+            let inputs = self.held.iter().zip(&self.remaining);
+            let starving = inputs.filter(|&(&held, &remaining)| held == 0 && remaining > 0).count() as u32;
+            let least = self.held.len() as u32 + 1 + PipedInputs::pipe_blocks(&self.is_pipe);
+            self.memory = self.memory.min((self.memory - self.free() + starving).max(least));
+            self.is_shrunk = true;
         }
 
         fn free(&self) -> u32 {
@@ -185,12 +199,14 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Files and pipes in any order and of any length end, and a pipe always finds the blocks that are for it.
+        /// Files and pipes in any order and of any length end, also if memory moves to the outputs; and if it does not,
+        /// a pipe always finds the blocks that are for it.
         #[test]
         fn pipes_find_their_blocks_beside_files(
             is_pipe in prop::collection::vec(any::<bool>(), 1..12),
             spare in 0_u32..60,
             blocks in 1_u32..80,
+            shrinks in any::<bool>(),
             seed in any::<u64>(),
         ) {
             let count = is_pipe.len();
@@ -209,6 +225,7 @@ mod tests {
                 held: vec![0; count],
                 remaining,
                 shares: shares.iter().map(|share| share / sum).collect(),
+                is_shrunk: false,
             };
             loop {
                 let live: Vec<usize> =
@@ -217,6 +234,9 @@ mod tests {
                     break;
                 }
                 consumer.consume(live[random.below(live.len() as u64) as usize]);
+                if shrinks && random.below(10) == 0 {
+                    consumer.shrink();
+                }
                 while random.below(20) > 0 && consumer.next(BlockedOn::Nothing).is_some() {}
             }
         }
