@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants: a pipe holds no more blocks than [`PIPE_BLOCKS`], those being read among them, and files leave these
-//! free. But a file that holds no block takes any that is free: while memory moves from one side to the other, there
-//! may be only one for each input that holds none.
+//! free. But a file that holds no block takes any that is free: a flow returns blocks a while after it has consumed
+//! them, and may need the file first.
 
 use super::split::Split;
 use super::staircase::Staircase;
@@ -199,7 +199,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// Files and pipes in any order and of any length end, also if memory moves to the outputs; and if it does not,
+        /// Files and pipes in any order and of any length end, also if memory becomes smaller; and if it does not,
         /// a pipe always finds the blocks that are for it.
         #[test]
         fn pipes_find_their_blocks_beside_files(
