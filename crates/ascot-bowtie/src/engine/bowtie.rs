@@ -292,6 +292,10 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
 
     /// Requests a block of an input; says whether the pool had one for it.
     fn begin_read(&mut self, index: usize) -> Result<bool, IoError> {
+        let for_outputs = self.occupancy.write_blocks().saturating_sub(self.output_blocks);
+        if self.pool.free() as u32 <= for_outputs + self.returned_blocks() {
+            return Ok(false);
+        }
         let Some(buf) = self.pool.try_take() else { return Ok(false) };
         self.inputs[index].begin(buf)?;
         self.occupancy.begin_read(index);

@@ -4,12 +4,23 @@ use ascot_io::IoError;
 
 use crate::engine::bowtie::Bowtie;
 use crate::engine::streams::{BlockInput, BlockOutput, PartBlock};
-use crate::schedule::BlockedOn;
+use crate::schedule::{BlockedOn, Move};
 
 impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
     /// Number of outputs.
     pub fn outputs(&self) -> usize {
         self.outputs.len()
+    }
+
+    /// Blocks of outputs that may be in the pool again, but still count as being written: their streams have seen the
+    /// end of writes that are not completed here. They are for outputs.
+    pub(super) fn returned_blocks(&mut self) -> u32 {
+        let Bowtie { in_flight, outputs, .. } = self;
+        let is_written = |step: &&Move| match **step {
+            Move::Read(_) => false,
+            Move::Write(index) => outputs[index].stream.ready(),
+        };
+        in_flight.iter().filter(is_written).count() as u32
     }
 
     /// Bytes that `output` takes now at least. Part of them is memory that all outputs share.

@@ -12,6 +12,7 @@ use crate::schedule::{BlockedOn, FewestHeld, Forecast, Move, Schedule, Scheduler
 use crate::simulate::{RateModel, Setup, Skew, StreamState, UNITS, simulate};
 
 mod gain;
+mod promised_blocks;
 
 const BLOCK: usize = UNITS as usize;
 
