@@ -18,33 +18,6 @@ ARRAY = """name = "24 disks"
 read_bytes_per_s = 3.549e9
 write_bytes_per_s = 3.549e9
 """
-@pytest.mark.parametrize("to_file", [True, False])
-def test_files_that_are_merged_with_pipes_move_in_the_runs_of_their_own_number(to_file, array, tmp_path):
-    """Of sixteen inputs five are files. A pipe among them takes four blocks of memory and costs no switch."""
-    names = sorted_files(tmp_path, [250_000] * 16)
-    run("merge", *names, *FIXED, "-o", tmp_path / "expected")
-    inputs = [name if number % 3 == 1 else tmp_path / f"end{number}" for number, name in enumerate(names)]
-    ends = [end for end in inputs if end not in names]
-    for end in ends:
-        os.mkfifo(end)
-    serving = [(end, name) for end, name in zip(inputs, names, strict=True) if end in ends]
-    for end, name in serving:
-        threading.Thread(target=lambda end=end, name=name: end.write_bytes(name.read_bytes()), daemon=True).start()
-    words = ["merge", *inputs, *FIXED, "--memory", "32MiB", "--volume", array(0.0039)]
-    words += ["--report", tmp_path / "run.json", *(["-o", tmp_path / "out"] if to_file else [])]
-    with start(*words, stdout=subprocess.PIPE) as process:
-        output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    output = output or (tmp_path / "out").read_bytes()
-    assert output == (tmp_path / "expected").read_bytes()
-    [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
-    read, written = 5 * len(output) // 16, len(output) if to_file else 0
-    step["buffers"]["blocks"] -= 4 * len(ends)
-    assert (step["inputs"], step["outputs"]) == (5, int(to_file))
-    theory = simulated(step, read + written, "--alpha", str(read / (read + written)))
-    assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
-
-
 MERGES = ("merge", "merge some")
 
 
@@ -165,6 +138,33 @@ def test_a_pipe_costs_no_switch_and_is_written_by_a3(job, array, tmp_path):
         _, to_descriptor, _ = last_pass(stdout=redirected)
     assert to_descriptor == slower
     assert (tmp_path / "redirected").read_bytes() == output
+
+
+@pytest.mark.parametrize("to_file", [True, False])
+def test_files_that_are_merged_with_pipes_move_in_the_runs_of_their_own_number(to_file, array, tmp_path):
+    """Of sixteen inputs five are files. A pipe among them takes four blocks of memory and costs no switch."""
+    names = sorted_files(tmp_path, [250_000] * 16)
+    run("merge", *names, *FIXED, "-o", tmp_path / "expected")
+    inputs = [name if number % 3 == 1 else tmp_path / f"end{number}" for number, name in enumerate(names)]
+    ends = [end for end in inputs if end not in names]
+    for end in ends:
+        os.mkfifo(end)
+    serving = [(end, name) for end, name in zip(inputs, names, strict=True) if end in ends]
+    for end, name in serving:
+        threading.Thread(target=lambda end=end, name=name: end.write_bytes(name.read_bytes()), daemon=True).start()
+    words = ["merge", *inputs, *FIXED, "--memory", "32MiB", "--volume", array(0.0039)]
+    words += ["--report", tmp_path / "run.json", *(["-o", tmp_path / "out"] if to_file else [])]
+    with start(*words, stdout=subprocess.PIPE) as process:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    output = output or (tmp_path / "out").read_bytes()
+    assert output == (tmp_path / "expected").read_bytes()
+    [step] = json.loads((tmp_path / "run.json").read_text())["passes"]
+    read, written = 5 * len(output) // 16, len(output) if to_file else 0
+    step["buffers"]["blocks"] -= 4 * len(ends)
+    assert (step["inputs"], step["outputs"]) == (5, int(to_file))
+    theory = simulated(step, read + written, "--alpha", str(read / (read + written)))
+    assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
 
 
 def test_merges_of_lines_take_the_switches_of_the_simulation(array, tmp_path):

@@ -26,6 +26,7 @@ __all__ = ["TRANSPORTS", "Mapper", "Sent", "Target", "Transport", "transport_of"
 
 TRANSPORTS = ("direct", "ray")
 
+# The bytes of a batch.
 Batch = bytes | memoryview
 
 # A destination, its partitions, and its writer: the address and port at which it listens, or its actor.

@@ -77,7 +77,7 @@ impl PipedInputs {
             free_to_read: view
                 .free_to_read
                 .saturating_sub(kept)
-                .max(u32::from(seen.starve()).min(view.free_to_read)),
+                .max(u32::from(seen.any_starves()).min(view.free_to_read)),
             blocked_on: blocked_on.unwrap_or(BlockedOn::Nothing),
             ..*view
         })?;
@@ -90,7 +90,7 @@ impl PipedInputs {
 
 impl FileInputs {
     /// Whether a file that has more blocks to come holds none.
-    fn starve(&self) -> bool {
+    fn any_starves(&self) -> bool {
         self.held.iter().zip(&self.remaining).any(|(&held, &remaining)| held == 0 && remaining > 0)
     }
 
@@ -194,6 +194,29 @@ mod tests {
             }
             self.held[input] -= 1;
         }
+    }
+
+    /// A file that holds blocks takes none that is for a pipe, although it has more to read.
+    #[test]
+    fn a_file_leaves_the_blocks_of_a_pipe_free() {
+        let scheme = Scheme::new(Shape { inputs: 2, outputs: 0, alpha: 1.0 }, Algorithm::A3, 1.0, 1.0);
+        let schedule = PipedInputs::new(Staircase::new(scheme, 20), vec![false, true, false]);
+        let view = SchedulerView {
+            held: &[1, 0, 1],
+            remaining: &[50; 3],
+            free_to_read: PIPE_BLOCKS,
+            full: &[],
+            free_to_write: 0,
+            shares: &[1.0 / 3.0; 3],
+            runs_out: &[3.0, 0.0, 3.0],
+            gain: 0.0,
+            busy: &[],
+            // Files come first, and then the pipe.
+            blocked_on: BlockedOn::OutputMemory,
+        };
+        assert_eq!(schedule.clone().next(&view), Some(Move::Read(1)));
+        let view = SchedulerView { free_to_read: PIPE_BLOCKS + 1, ..view };
+        assert!(matches!(schedule.clone().next(&view), Some(Move::Read(0 | 2))));
     }
 
     proptest! {
