@@ -214,7 +214,7 @@ def test_a_program_that_fails_leaves_nothing(script, words, disk):
     done = run(*flow, expect=2, timeout=30)
     assert words in done.stderr and NO_FILE in done.stderr
     assert leftovers(disk) == ["in0"]
-    assert not running(script)
+    assert ends_soon(f"sh -c {script}")
 
 
 def running(script):
@@ -260,7 +260,7 @@ def test_a_program_that_does_nothing_ends_with_a_timeout(script, words, disk):
     done = run("flow", *flow, "--", "sh", "-c", script, expect=2, timeout=30)
     assert "sh has neither read nor written for" in done.stderr and words in done.stderr
     assert leftovers(disk) == ["in0"]
-    assert not running(script)
+    assert ends_soon(f"sh -c {script}")
 
 
 def test_what_a_program_left_behind_ends_with_a_flow_that_fails(disk):
@@ -284,7 +284,7 @@ def test_a_full_disk_ends_the_program(disk):
         done = run("flow", *words, "--", "sh", "-c", script, expect=2, timeout=60)
         assert "no space left on the volume" in done.stderr
         assert leftovers(small) == before
-    assert not running(script)
+    assert ends_soon(f"sh -c {script}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -300,7 +300,7 @@ def test_a_signal_ends_the_program_and_removes_the_files(number, disk):
     process.send_signal(number)
     assert process.wait(20) == -number
     assert leftovers(disk) == ["in0"]
-    assert not running(script)
+    assert ends_soon(f"sh -c {script}")
     assert ends_soon("sleep 611")
 
 
@@ -317,7 +317,7 @@ def test_a_program_does_not_outlive_a_flow_that_is_killed(disk):
     process.wait(20)
     while running(script) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not running(script)
+    assert ends_soon(f"sh -c {script}")
 
 
 # ---------------------------------------------------------------- requests

@@ -155,6 +155,41 @@ def test_beside_merged_pipes_the_outputs_are_written_by_a1(kind, count, array, d
     assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
 
 
+@pytest.mark.parametrize("outputs", [3, 0])
+def test_files_that_are_merged_with_pipes_move_in_the_runs_of_their_own_number(outputs, array, disk):
+    """Of ten inputs four are files. The pipes and sockets among them get a few blocks and cost no switch: the
+    schedule is that of four files, and of the outputs that are files."""
+    names = sorted_files(disk, [240_000] * 10)
+    merged = run("merge", *names, *FIXED).stdout
+    are_files = [0, 3, 4, 8]
+    inputs = [name if number in are_files else disk / f"end{number}" for number, name in enumerate(names)]
+    ends = [end for number, end in enumerate(inputs) if number not in are_files]
+    for end, name in zip(inputs, names, strict=True):
+        if end in ends:
+            kind = ["pipe", "socket"][ends.index(end) % 2]
+            if kind == "pipe":
+                os.mkfifo(end)
+            threading.Thread(target=serve, args=(kind, "inputs", end, name, [], 0), daemon=True).start()
+    wait_for_files(ends)
+    out = [disk / f"out{number}" for number in range(outputs)]
+    words = ["--inputs", *inputs, "--merge-by", "0..10", "--format", "fixed:100", "--memory", "8MiB"]
+    words += ["--volume", array, "--outputs", *(out or ["-"]), "--report", disk / "run.json"]
+    done = run("flow", *words, *swelling(1), timeout=300)
+    portions = [merged[at : at + 4096] for at in range(0, len(merged), 4096)]
+    assert [name.read_bytes() for name in out] == [b"".join(portions[number::3]) for number in range(outputs)]
+    assert out or done.stdout == merged
+    report = json.loads((disk / "run.json").read_text())
+    [step] = report["passes"]
+    read, written = 4 * len(merged) // 10, len(merged) if outputs else 0
+    alpha = report["flow"]["alpha"]
+    assert alpha == pytest.approx(read / (read + written), abs=0.01)
+    assert (step["inputs"], step["outputs"]) == (4, outputs)
+    buffers, moved = step["buffers"], {"streams": [{"read_bytes": read, "written_bytes": written}]}
+    buffers["blocks"] -= 4 * len(ends)
+    theory = simulated({**step, **moved, "buffers": buffers}, alpha)
+    assert step["switches"] <= 1.10 * theory, (step["switches"], theory)
+
+
 def wait_for_files(paths):
     deadline = time.monotonic() + 10
     while not all(path.exists() for path in paths) and time.monotonic() < deadline:

@@ -18,7 +18,7 @@
 use ascot_model::run_length::Shape;
 
 use crate::constants::{EVEN_PART, LENGTH_MEMORIES, MIN_RATE, MIN_RATE_SHARE, RATE_WINDOW_MEMORIES};
-use crate::schedule::{BlockedOn, SchedulerView, Split};
+use crate::schedule::{BlockedOn, PipedInputs, SchedulerView, Split};
 
 /// The least number of blocks to come that stands for a length that is not known.
 pub const UNKNOWN_BLOCKS: u32 = u32::MAX / 2;
@@ -30,6 +30,8 @@ pub struct Occupancy {
     block_units: u64,
     held: Vec<u32>,
     remaining: Vec<u32>,
+    /// Whether each input is a pipe; empty if none is.
+    is_pipe: Vec<bool>,
     /// Units consumed of each input's first block.
     consumed: Vec<u64>,
     /// Units consumed of each input since the rates were learned.
@@ -66,6 +68,7 @@ impl Occupancy {
             block_units: block_units.max(1),
             held: vec![0; n],
             remaining: vec![0; n],
+            is_pipe: Vec::new(),
             consumed: vec![0; n],
             new_consumed: vec![0; n],
             new_filled: 0,
@@ -131,6 +134,26 @@ impl Occupancy {
     /// Whether an input holds blocks or has blocks to come.
     pub fn is_live(&self, input: usize) -> bool {
         self.held[input] > 0 || self.remaining[input] > 0
+    }
+
+    /// Makes inputs pipes, whose blocks do not count in the share of reading.
+    pub fn set_pipes(&mut self, is_pipe: Vec<bool>) {
+        self.is_pipe = is_pipe;
+    }
+
+    /// Whether an input is a file.
+    pub fn is_file(&self, input: usize) -> bool {
+        self.is_pipe.get(input).is_none_or(|is_pipe| !is_pipe)
+    }
+
+    /// Number of files among the inputs that hold blocks or have blocks to come.
+    pub fn live_files(&self) -> u32 {
+        (0..self.inputs()).filter(|&input| self.is_live(input) && self.is_file(input)).count() as u32
+    }
+
+    /// Blocks of the inputs' memory that are for pipes.
+    pub fn pipe_blocks(&self) -> u32 {
+        PipedInputs::pipe_blocks(&self.is_pipe)
     }
 
     /// Blocks in use.
@@ -316,13 +339,15 @@ impl Occupancy {
         }
         let block_units = self.block_units as f64;
         let mut blocks = 0.0;
-        for (input, units) in self.new_consumed.iter_mut().enumerate().filter(|(_, units)| **units > 0) {
-            let consumed = std::mem::take(units) as f64 / block_units;
+        let mut of_files = 0.0;
+        for input in 0..self.new_consumed.len() {
+            let consumed = std::mem::take(&mut self.new_consumed[input]) as f64 / block_units;
             self.rates.add(input, consumed);
             blocks += consumed;
+            of_files += if self.is_file(input) { consumed } else { 0.0 };
         }
         self.rates.fade(blocks);
-        self.gain.add(blocks, std::mem::take(&mut self.new_filled) as f64 / block_units);
+        self.gain.add(of_files, std::mem::take(&mut self.new_filled) as f64 / block_units);
         let Occupancy { held, remaining, rates, shares, .. } = self;
         rates.write_shares(|input| held[input] > 0 || remaining[input] > 0, shares);
         self.runs_out.clear();

@@ -5,7 +5,7 @@
 //!                                                 ╰────▶ memory of both sides, as blocks become free
 //! ```
 //!
-//! When all inputs have ended, all memory is for outputs, and they are written by A1.
+//! When all files among the inputs have ended, all memory but that of pipes is for outputs, and they are written by A1.
 
 use ascot_model::run_length::{Algorithm, Scheme, Shape};
 
@@ -37,21 +37,23 @@ impl Adaption {
     ) {
         let Adaption { scheme, wanted } = self;
         let Shape { inputs, outputs, alpha: before } = scheme.shape;
-        let total = occupancy.split().total();
-        let live = (0..occupancy.inputs()).any(|input| occupancy.is_live(input));
+        let of_pipes = occupancy.pipe_blocks();
+        let of_files = occupancy.split().total().saturating_sub(of_pipes);
+        let live = occupancy.live_files() > 0;
         let alpha = occupancy.alpha().clamp(MIN_ALPHA, 1.0 - MIN_ALPHA);
         let gain = |alpha: f64| (1.0 - alpha) / alpha;
         let changed = if live { (gain(alpha) / gain(before)).ln().abs() >= GAIN_STEP } else { inputs > 0 };
         if changed && live {
             *scheme = following(scheme, Shape { inputs, outputs, alpha });
-            *wanted = Split::new(scheme, total);
+            let split = Split::new(scheme, of_files);
+            *wanted = Split { read: split.read + of_pipes, ..split };
         } else if changed {
             *scheme = Scheme::best(Shape { inputs: 0, outputs, alpha: 0.0 });
-            *wanted = Split { read: 0, write: total };
+            *wanted = Split { read: of_pipes, write: of_files };
         }
         let moved = occupancy.split() != *wanted && occupancy.divide(*wanted, free_to_read);
         if changed || moved {
-            schedule.adapt(scheme, occupancy.split().read);
+            schedule.adapt(scheme, occupancy.split().read.saturating_sub(of_pipes));
         }
     }
 }

@@ -57,8 +57,6 @@ pub struct Bowtie<I: BlockInput = Reader, O: BlockOutput = Writer> {
     /// Full blocks of the outputs whose device is idle.
     full_on_idle: Vec<u32>,
     pub(super) depth: usize,
-    /// Whether its inputs are pipes, whose requests do not count against the depth.
-    pub(super) inputs_are_pipes: bool,
     alternating: bool,
     /// The input that the flow knows to run out first.
     first_out: Option<usize>,
@@ -152,7 +150,6 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             deferred_writes: VecDeque::new(),
             full_on_idle: Vec::new(),
             depth: 1,
-            inputs_are_pipes: false,
             alternating: false,
             first_out: None,
             observed: None,
@@ -229,12 +226,13 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         self.begin_deferred()
     }
 
-    /// Requests in flight that count against the depth.
+    /// Requests in flight that count against the depth: those of files.
     fn requests(&self) -> usize {
-        if !self.inputs_are_pipes {
-            return self.in_flight.len();
-        }
-        self.in_flight.iter().filter(|step| matches!(step, Move::Write(_))).count()
+        let is_of_file = |step: &&Move| match **step {
+            Move::Read(index) => self.occupancy.is_file(index),
+            Move::Write(_) => true,
+        };
+        self.in_flight.iter().filter(is_of_file).count()
     }
 
     /// Completes the writes that are done, which frees their memory.
@@ -284,8 +282,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         let Bowtie { observed, occupancy, outputs, schedule, .. } = self;
         let Some(observed) = observed.as_mut() else { return };
         if observed.is_switch(answer) {
-            let live = (0..occupancy.inputs()).filter(|&input| occupancy.is_live(input)).count() as u32;
-            let staircases = schedule.staircases(live, occupancy.split());
+            let staircases = schedule.staircases(occupancy.live_files(), occupancy.split());
             observed.report(answer, occupancy, outputs.iter().map(Output::filled), staircases);
         }
     }

@@ -1,7 +1,7 @@
-//! A bowtie whose inputs are pipes.
+//! A bowtie of which inputs are pipes.
 
 use ascot_io::BlockPool;
-use ascot_model::run_length::{Algorithm, Scheme, Shape};
+use ascot_model::run_length::Scheme;
 
 use crate::constants::PIPED_DEPTH;
 use crate::engine::bowtie::Bowtie;
@@ -12,20 +12,28 @@ use crate::schedule::{PipedInputs, Split, Staircase};
 const ANY_ALPHA: f64 = 0.5;
 
 impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
-    /// A bowtie whose `pipes` cost no switch: its outputs are written by A1. Reads of pipes may wait for a slow
-    /// partner, and do not count against its depth.
+    /// A bowtie of which the inputs for which `is_pipe` holds cost no switch. Files are moved by `scheme`, which must
+    /// be one for their number: by A1 if all inputs are pipes. Reads of pipes may wait for a slow partner, and do not
+    /// count against its depth.
     ///
     /// # Errors
     /// The pool has not enough blocks.
-    pub fn from_pipes(pipes: Vec<I>, outputs: Vec<O>, pool: BlockPool) -> Result<Self, TooFewBlocks> {
-        let shape = Shape { inputs: 0, outputs: outputs.len() as u32, alpha: 0.0 };
-        let is_pipe = vec![true; pipes.len()];
-        let read = PipedInputs::pipe_blocks(&is_pipe);
-        let split = Split { read, write: (pool.total() as u32).saturating_sub(read) };
-        let outputs_alone = Staircase::new(Scheme::new(shape, Algorithm::A1, 1.0, 1.0), 0);
-        let schedule = PipedInputs::new(outputs_alone, is_pipe);
-        let mut bowtie = Self::with_schedule(pipes, outputs, pool, ANY_ALPHA, split, Box::new(schedule))?;
-        bowtie.inputs_are_pipes = true;
+    pub fn with_pipes(
+        inputs: Vec<I>,
+        is_pipe: Vec<bool>,
+        outputs: Vec<O>,
+        pool: BlockPool,
+        scheme: &Scheme,
+    ) -> Result<Self, TooFewBlocks> {
+        debug_assert_eq!(inputs.len(), is_pipe.len(), "each input is a pipe or a file");
+        let only_pipes = scheme.shape.inputs == 0;
+        let of_pipes = PipedInputs::pipe_blocks(&is_pipe);
+        let of_files = Split::new(scheme, (pool.total() as u32).saturating_sub(of_pipes));
+        let split = Split { read: of_files.read + of_pipes, ..of_files };
+        let alpha = if only_pipes { ANY_ALPHA } else { scheme.shape.alpha };
+        let schedule = Box::new(PipedInputs::new(Staircase::new(*scheme, of_files.read), is_pipe.clone()));
+        let mut bowtie = Self::with_schedule(inputs, outputs, pool, alpha, split, schedule)?;
+        bowtie.occupancy.set_pipes(is_pipe);
         Ok(bowtie.depth(PIPED_DEPTH))
     }
 }

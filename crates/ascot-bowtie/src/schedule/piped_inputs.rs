@@ -10,6 +10,8 @@
 //! free. But a file that holds no block takes any that is free: a flow returns blocks a while after it has consumed
 //! them, and may need the file first.
 
+use ascot_model::run_length::Scheme;
+
 use super::split::Split;
 use super::staircase::Staircase;
 use super::view::{BlockedOn, Move, Schedule, SchedulerView, Staircases};
@@ -123,6 +125,10 @@ impl Schedule for PipedInputs {
         self.read(view).or_else(|| self.of_files(view))
     }
 
+    fn adapt(&mut self, scheme: &Scheme, read_blocks: u32) {
+        self.files.adapt(scheme, read_blocks);
+    }
+
     fn staircases(&self, live_inputs: u32, split: Split) -> Staircases {
         self.files.staircases(live_inputs.min(self.seen.inputs.len() as u32), split)
     }
@@ -131,7 +137,7 @@ impl Schedule for PipedInputs {
 #[cfg(test)]
 mod tests {
     use ascot_model::random::SplitMix64;
-    use ascot_model::run_length::{Algorithm, Scheme, Shape};
+    use ascot_model::run_length::{Algorithm, Shape};
     use proptest::prelude::*;
 
     use super::*;

@@ -13,7 +13,7 @@ use ascot_model::report::{FlowAccount, Report};
 use ascot_record::checksum::RecordSum;
 
 use crate::api::{Cancel, Observer, Output, Result, SortError};
-use crate::flow::ends::{OutputEnd, Relay, open_output, output_name};
+use crate::flow::ends::{OutputEnd, Relay, input_bytes, open_output, output_name};
 use crate::flow::exchange::{Exchange, Feed, Patience, Sink, Source, Take};
 use crate::flow::peer::{FromPeer, Peer, ToPeer};
 use crate::flow::plan::{Layout, RELAY_BYTES};
@@ -123,12 +123,15 @@ impl FlowJob<'_> {
             too_little(self.layout.memory as u64, enough.next_multiple_of(1 << 20) as u64)
         };
         let named = |bowtie: Bowtie<I, FileWriter>| bowtie.observing(self.disk.ledger(), "flow");
-        if self.layout.merges_pipes && self.layout.long_runs {
-            return Ok(named(Bowtie::from_pipes(readers, writers, blocks).map_err(few)?));
-        }
         if let Some(scheme) = self.layout.scheme {
-            let bowtie = Bowtie::new(readers, writers, blocks, &scheme).map_err(few)?.adapting(&scheme);
-            let bowtie = named(bowtie);
+            let bowtie = if self.layout.merged_pipes > 0 {
+                let is_pipe =
+                    self.request.sort.inputs.iter().map(|input| input_bytes(input).is_none()).collect();
+                Bowtie::with_pipes(readers, is_pipe, writers, blocks, &scheme)
+            } else {
+                Bowtie::new(readers, writers, blocks, &scheme)
+            };
+            let bowtie = named(bowtie.map_err(few)?.adapting(&scheme));
             return Ok(if self.request.alpha.is_some() { bowtie } else { bowtie.doubting_alpha() });
         }
         let read = match (readers.len(), writers.len()) {
@@ -186,8 +189,10 @@ impl FlowJob<'_> {
         let (streams, streams_left_out) = files_of(self.disk.ledger());
         let passes = passes.take_accounts(processors());
         let moved = PassAccount::moved_by(&passes);
-        // Bytes of pipes that were merged are not those of files.
-        let read = if self.layout.merges_pipes { 0.0 } else { moved.read_bytes as f64 };
+        // Bytes of pipes that were merged are not those of files, which were read to their end.
+        let of_files =
+            if self.layout.merged_pipes > 0 { self.plan.chosen.read_bytes() } else { moved.read_bytes };
+        let read = of_files as f64;
         let all = read + moved.written_bytes as f64;
         let of_records = report_of_records(&self.request.sort, JobSums { read: sum, out: sum, dropped: sum });
         Report {

@@ -35,8 +35,8 @@ pub(super) struct Layout {
     pub(super) shape: Shape,
     /// Pipes and sockets.
     pub(super) pipes: usize,
-    /// Whether the inputs are merged and all of them are pipes.
-    pub(super) merges_pipes: bool,
+    /// Pipes and sockets that are merged.
+    pub(super) merged_pipes: usize,
     /// The memory cap, bytes.
     pub(super) memory: usize,
     /// Bytes of a block.
@@ -54,14 +54,11 @@ impl Layout {
     pub(super) fn new(request: &FlowRequest) -> Result<Layout> {
         let memory = request.sort.memory_bytes.unwrap_or_else(default_memory);
         let all_inputs = request.sort.inputs.len();
-        let files = request.sort.inputs.iter().filter(|input| input_bytes(input).is_some()).count();
-        let merges_pipes = request.merged && files == 0;
-        // Among files that are merged, pipes count as files do.
-        let inputs = if request.merged && files > 0 { all_inputs } else { files };
+        let inputs = request.sort.inputs.iter().filter(|input| input_bytes(input).is_some()).count();
         let outputs = request.outputs.iter().filter(|output| is_file(output)).count();
         let streams = inputs + outputs;
         let pipes = all_inputs + request.outputs.len() - streams;
-        let merged_pipes = if merges_pipes { all_inputs } else { 0 };
+        let merged_pipes = if request.merged { all_inputs - inputs } else { 0 };
         let links = (pipes - merged_pipes + 1 + queues(request)) * RELAY_BYTES;
         let least_blocks = 2 * streams + inputs + 1 + merged_pipes * BLOCKS_OF_PIPE;
         let min_bytes = (links + least_blocks * BLOCK_BYTES_MIN) as u64;
@@ -83,9 +80,10 @@ impl Layout {
         let shape = Shape { inputs: inputs as u32, outputs: outputs as u32, alpha };
         let scheme = long_runs.then(|| {
             let shape = Shape::moving(shape.inputs, shape.outputs, alpha, 1.0 - alpha);
-            if request.merged { best_scheme(shape, blocks as u32) } else { Scheme::best(shape) }
+            let of_files = blocks.saturating_sub(merged_pipes * BLOCKS_OF_PIPE) as u32;
+            if request.merged { best_scheme(shape, of_files) } else { Scheme::best(shape) }
         });
-        Ok(Layout { shape, pipes, merges_pipes, memory, block, blocks, long_runs, scheme })
+        Ok(Layout { shape, pipes, merged_pipes, memory, block, blocks, long_runs, scheme })
     }
 
     /// The switches of a flow that moves `bytes` of files.
@@ -93,7 +91,8 @@ impl Layout {
         match self.scheme {
             Some(scheme) => {
                 let block = self.block as u64;
-                scheduled_switches(&scheme, Buffers { bytes: self.blocks as u64 * block, block }, bytes)
+                let blocks = self.blocks.saturating_sub(self.merged_pipes * BLOCKS_OF_PIPE) as u64;
+                scheduled_switches(&scheme, Buffers { bytes: blocks * block, block }, bytes)
             }
             None if self.shape.streams() == 0 => 0,
             None => bytes / self.block as u64,
