@@ -232,5 +232,5 @@ pub(crate) const WRITE_AHEAD_BYTES: u64 = 4 << 20;
 /// 8.4 s, and with this 7.3 s.
 pub(crate) const SLACK_BYTES: u64 = 256 << 20;
 
-/// Blocks of a pipe beside outputs in long runs: one that is consumed, one that waits, and two being read.
+/// Blocks of a pipe beside files in long runs: one that is consumed, one that waits, and two being read.
 pub const PIPE_BLOCKS: u32 = 4;

@@ -436,7 +436,7 @@ impl Gain {
         self.written *= kept;
     }
 
-    /// Counts blocks that were consumed of all inputs, and those that outputs were filled by meanwhile.
+    /// Counts blocks that were consumed of files, and those that outputs were filled by meanwhile.
     pub fn add(&mut self, read: f64, written: f64) {
         let kept = (-read / self.window).exp();
         self.read = (self.read + read) * kept;

@@ -218,7 +218,7 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             }
         }
         self.complete_written()?;
-        let free = self.free_to_read();
+        let free = self.free_to_read().saturating_sub(self.returned_blocks());
         if let Some(adaption) = &mut self.adaption {
             adaption.follow(&mut self.occupancy, &mut *self.schedule, free);
         }
@@ -228,11 +228,14 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
 
     /// Requests in flight that count against the depth: those of files.
     fn requests(&self) -> usize {
-        let is_of_file = |step: &&Move| match **step {
+        self.in_flight.iter().filter(|&&step| self.is_of_file(step)).count()
+    }
+
+    fn is_of_file(&self, step: Move) -> bool {
+        match step {
             Move::Read(index) => self.occupancy.is_file(index),
             Move::Write(_) => true,
-        };
-        self.in_flight.iter().filter(is_of_file).count()
+        }
     }
 
     /// Completes the writes that are done, which frees their memory.
@@ -430,13 +433,15 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
         }
     }
 
-    /// The oldest request in flight that can be completed before the flow takes more of its stream.
+    /// The oldest request in flight that can be completed before the flow takes more of its stream; one of a file if
+    /// there is any, because the partner of a pipe may be silent until the flow has moved what it waits for.
     fn first_with_room(&self) -> Option<Move> {
         let has_room = |step: &Move| match *step {
             Move::Read(index) => self.inputs[index].stream.has_room(),
             Move::Write(_) => true,
         };
-        self.in_flight.iter().copied().find(has_room)
+        let mut steps = self.in_flight.iter().copied().filter(has_room);
+        steps.clone().find(|&step| self.is_of_file(step)).or_else(|| steps.next())
     }
 
     /// What the flow is blocked on, seen with the requests in flight.

@@ -12,8 +12,8 @@
 //! reading that is learned), `observed.rs` (what an observer sees of the buckets), `streams.rs` (streams of blocks, and
 //! files as such streams), `bowtie.rs` (asks the schedule, moves blocks, waits, and gives the flow its blocks),
 //! `consume.rs` and `produce.rs` (the flow's bytes, out of inputs and into outputs), `observing.rs` (sets the
-//! observer), `piped.rs` (a bowtie of which inputs are pipes). `write_behind.rs` uses none of them: outputs without a
-//! flow, whose bytes the system holds.
+//! observer), `piped.rs` (a bowtie some of whose inputs are pipes). `write_behind.rs` uses none of them: outputs
+//! without a flow, whose bytes the system holds.
 
 mod adaption;
 mod bowtie;

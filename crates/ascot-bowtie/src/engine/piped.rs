@@ -1,4 +1,4 @@
-//! A bowtie of which inputs are pipes.
+//! A bowtie some of whose inputs are pipes.
 
 use ascot_io::BlockPool;
 use ascot_model::run_length::Scheme;
@@ -12,9 +12,9 @@ use crate::schedule::{PipedInputs, Split, Staircase};
 const ANY_ALPHA: f64 = 0.5;
 
 impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
-    /// A bowtie of which the inputs for which `is_pipe` holds cost no switch. Files are moved by `scheme`, which must
-    /// be one for their number: by A1 if all inputs are pipes. Reads of pipes may wait for a slow partner, and do not
-    /// count against its depth.
+    /// A bowtie some of whose inputs are pipes, which cost no switch. Files are moved by `scheme`, which must be one
+    /// for their number: by A1 if all inputs are pipes. Reads of pipes may wait for a slow partner: they do not count
+    /// against its depth, and a flow that needs a file waits for none of them.
     ///
     /// # Errors
     /// The pool has not enough blocks.

@@ -13,6 +13,7 @@ use crate::simulate::{RateModel, Setup, Skew, StreamState, UNITS, simulate};
 
 mod gain;
 mod promised_blocks;
+mod silent_pipe;
 
 const BLOCK: usize = UNITS as usize;
 

@@ -3,7 +3,8 @@
 use super::*;
 
 /// An output whose writes end at once, so that their memory is free before the engine completes them.
-struct AtOnce {
+#[derive(Default)]
+pub(super) struct AtOnce {
     begun: usize,
 }
 
@@ -48,7 +49,7 @@ fn a_read_takes_no_block_that_a_write_returned_to_an_output() {
     disk.store("in", vec![0; 100 * BLOCK]);
     let input = Reader::new(disk.open_read("in", 0..u64::MAX), BLOCK);
     let split = Split { read: 6, write: 4 };
-    let output = AtOnce { begun: 0 };
+    let output = AtOnce::default();
     let mut bowtie =
         Bowtie::with_schedule(vec![input], vec![output], blocks(10), 0.5, split, Box::new(Eager))
             .expect("memory");
