@@ -410,3 +410,13 @@ def test_the_job_of_a_command_that_is_killed_stops_and_is_kept(cluster, many):
     sort(many, "--resume", "out.job")
     assert run("check", "out", cwd=many).stdout.startswith(b"Records: 1800000\n")
     assert cluster.left_over() == []
+
+
+# It starts nodes of its own, beside which those of other tests would have no processor.
+@pytest.mark.cluster(nodes=PAIR)
+@pytest.mark.long
+def test_new_nodes_on_this_machine_sort_with_no_word_about_memory(disk):
+    run("gen", "300000", "-o", "in", cwd=disk)
+    sort(disk, "in", "-o", "out", "--cluster", "local:4", *FIXED)
+    run("sort", "in", "-o", "alone", *FIXED, cwd=disk)
+    assert b"".join(part.read_bytes() for part in sorted((disk / "out").iterdir())) == (disk / "alone").read_bytes()

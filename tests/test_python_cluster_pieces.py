@@ -217,6 +217,20 @@ def test_more_memory_than_a_node_has_is_refused_with_its_name():
     jobs.check_memory([node("quiet", 0)], 1 << 50)
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_new_nodes_on_this_machine_share_its_memory(count, monkeypatch):
+    given = []
+
+    class Cluster:
+        def add_node(self, *, memory, object_store_memory, **_):
+            given.append(memory + object_store_memory)
+
+    monkeypatch.setitem(sys.modules, "ray.cluster_utils", SimpleNamespace(Cluster=Cluster))
+    nodes._local_cluster(count)
+    machine = _native.memory_bytes("100%")
+    assert len(given) == count and 0.99 * machine <= sum(given) <= machine
+
+
 def test_more_partitions_than_there_may_be_are_refused():
     assert memory.shape_of(10**9, 4, 8 << 30, 80 * MIB, 4, 32_768).partitions == 32_768
     with pytest.raises(errors.InvalidRequest, match="32,768 partitions at most"):

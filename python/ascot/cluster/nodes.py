@@ -15,7 +15,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from ascot import errors
+from ascot import _native, errors
 from ascot.cluster.actors import Worker
 from ascot.cluster.settings import USUAL, Settings
 from ascot.cluster.spills import SpillServer, SpillWorker
@@ -128,10 +128,13 @@ def _local_count(address: str) -> int:
 def _local_cluster(count: int) -> Any:
     made = import_module("ray.cluster_utils").Cluster()
     cpus = max(1, (os.cpu_count() or 1) // count)
+    # Ray would give all memory of the machine to each of them.
+    memory = max(0, _native.memory_bytes("100%") // count - LOCAL_STORE_BYTES)
     try:
         for number in range(count):
             made.add_node(
                 num_cpus=cpus,
+                memory=memory,
                 object_store_memory=LOCAL_STORE_BYTES,
                 node_ip_address=LOCAL_ADDRESS.format(LOCAL_ADDRESS_FIRST + number),
                 include_dashboard=False,
