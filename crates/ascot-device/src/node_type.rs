@@ -42,17 +42,19 @@ fn instead() -> String {
     format!("docs/formats/node-type.md shows what a file of a node type holds; known types: {known}")
 }
 
-/// The node type of a file, or a published one by its name.
+/// The node type of a file, or a published one by its name, also if `.toml` follows it and there is no such file.
 ///
 /// # Errors
 /// A name that leads to none, and a file that cannot be read or has other contents.
 pub fn named_node_type(name: &OsStr) -> Result<NodeType, NodeTypeError> {
     let path = Path::new(name);
-    if let Some(known) = NodeType::known().into_iter().find(|known| name == known.name.as_str()) {
+    let known = |name: &OsStr| NodeType::known().into_iter().find(|known| name == known.name.as_str());
+    if let Some(known) = known(name) {
         return Ok(known);
     }
     if !path.exists() {
-        return Err(NodeTypeError::Unknown(path.to_path_buf()));
+        let stem = path.extension().filter(|&extension| extension == "toml").and(path.file_stem());
+        return stem.and_then(known).ok_or_else(|| NodeTypeError::Unknown(path.to_path_buf()));
     }
     let text = std::fs::read_to_string(path)
         .map_err(|source| NodeTypeError::Unreadable { path: path.to_path_buf(), source })?;
@@ -74,6 +76,7 @@ mod tests {
         let path = directory.path().join("node.toml");
         let known = NodeType::published_n1_standard_32();
         assert_eq!(named_node_type(OsStr::new(&known.name)).unwrap(), known);
+        assert_eq!(named_node_type(OsStr::new("gce-n1-standard-32.toml")).unwrap(), known);
         std::fs::write(&path, toml::to_string(&known).unwrap()).unwrap();
         assert_eq!(named_node_type(path.as_os_str()).unwrap(), known);
         for (text, told) in [
