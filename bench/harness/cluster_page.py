@@ -251,9 +251,10 @@ def _line(what: str, values: list[float], wanted: float, *, at_most: bool = Fals
     if not values:
         return f"| {what} | {wanted:.2f} | not measured |  |"
     median = statistics.median(values)
+    spread = _spread(values) if len(values) > 1 else "one run"
     met = median <= wanted if at_most else median >= wanted
     sign = "at most" if at_most else "at least"
-    return f"| {what} | {sign} {wanted:.2f} | {median:.2f} ({_spread(values)}) | {'met' if met else '**missed**'} |"
+    return f"| {what} | {sign} {wanted:.2f} | {median:.2f} ({spread}) | {'met' if met else '**missed**'} |"
 
 
 def _share_of_one_process(name: str) -> float:
