@@ -187,9 +187,7 @@ def simulated(step, schedule=None):
 def test_switches_are_bounded_by_the_plan_however_inputs_are_read(fn, disk):
     names = make_files(disk, 4, 40 * MIB)
     out = [disk / f"out{number}" for number in range(6)]
-    # How reads and a function overlap shifts a few switches. Of three jobs the middle one counts.
-    jobs = [ascot.flow(names, out, fn, layout=RECORDS, memory="12MiB", volume=array(disk)) for _ in range(3)]
-    job = sorted(jobs, key=lambda job: job.report.data["passes"][0]["switches"])[1]
+    job = ascot.flow(names, out, fn, layout=RECORDS, memory="12MiB", volume=array(disk))
     assert sum(name.stat().st_size for name in out) == sum(name.stat().st_size for name in names)
     assert sorted(b"".join(map(Path.read_bytes, out))[::64]) == sorted(b"".join(map(Path.read_bytes, names))[::64])
     [step] = job.report.data["passes"]
