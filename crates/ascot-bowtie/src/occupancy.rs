@@ -13,7 +13,8 @@
 //! not begun.
 //!
 //! [`Rates`] and [`Gain`] learn how fast inputs are consumed relative to each other, and how much is written for it.
-//! Both forget: after as many blocks as the window holds, the past counts a third.
+//! Both forget: after as many blocks as the window holds, the past counts a third. [`Gain`] counts
+//! blocks of files alone.
 
 use ascot_model::run_length::Shape;
 

@@ -218,9 +218,12 @@ impl<I: BlockInput, O: BlockOutput> Bowtie<I, O> {
             }
         }
         self.complete_written()?;
-        let free = self.free_to_read().saturating_sub(self.returned_blocks());
-        if let Some(adaption) = &mut self.adaption {
-            adaption.follow(&mut self.occupancy, &mut *self.schedule, free);
+        if self.adaption.is_some() {
+            let free = self.free_to_read().saturating_sub(self.returned_blocks());
+            let Bowtie { adaption, occupancy, schedule, .. } = self;
+            if let Some(adaption) = adaption {
+                adaption.follow(occupancy, &mut **schedule, free);
+            }
         }
         while self.requests() + 1 < self.depth && self.begin_next(BlockedOn::Nothing)? {}
         self.begin_deferred()
