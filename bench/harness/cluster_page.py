@@ -192,7 +192,7 @@ def _sizes(result: dict[str, Any]) -> list[str]:
         if "error" in one:
             lines.append(f"| {decimal(one['size'])} | {one['job']} | failed: {one['error'][:160]} |  |  |  |  |")
             continue
-        alone = seconds(one["alone"]) if "alone" in one else ""
+        alone = seconds(one["alone"]) if one.get("alone") else ""
         lines.append(
             f"| {decimal(one['size'])} | {one['job']} | {seconds(one['seconds'])} | {alone} "
             f"| {binary(one['store_peak'])} | {decimal(one['spilled'])} | {binary(one['memory_peak'])} |"
@@ -274,7 +274,7 @@ def _asked(result: dict[str, Any]) -> list[str]:
         good = [one for one in result["sizes"] if "seconds" in one]
         for one in good:
             # One process sorts less in its memory, without spills.
-            if "alone" in one and one["size"] > result["memory"] * result["nodes"]:
+            if one.get("alone") and one["size"] > result["memory"] * result["nodes"]:
                 what = f"{one['job']}: rate / that of `ascot sort`, {decimal(one['size'])}"
                 lines.append(_line(what, [one["alone"] / one["seconds"]], _share_of_one_process(one["job"])))
         fullest: dict[int, int] = {}
