@@ -29,6 +29,7 @@ from ray_machines import (
     kill,
     memory_volume,
     processes_of,
+    tell,
     unmount,
 )
 from support import long
@@ -75,6 +76,7 @@ def assert_result(records, disk, done):
 def assert_bounded(report, lost_bytes, tasks=NODES):
     """No more was done twice than what was lost, and the chunks or partitions that workers had at that time: `tasks`,
     one for each worker."""
+    tell(report, lost_bytes)
     chunk, part = report.bytes / report.chunks, report.bytes / report.partitions
     # Partitions differ in size, since their bounds come from a sample.
     on_their_way = tasks * 1.05 * chunk

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 import ascot
 import pytest
 from ray_machines import RECORDS
-from support import ROOT
+from support import ROOT, long
 
 pytestmark = pytest.mark.cluster
 
 COUNT = int(os.environ.get("ASCOT_CLUSTER_RECORDS", 400_000))
+MAP, SORT = "map and shuffle", "sort and reduce"
 
 
 @contextmanager
@@ -41,9 +42,10 @@ def redis(directory):
 
 
 @pytest.mark.parametrize(
-    "phase, share", [("map and shuffle", 0.15), pytest.param("sort and reduce", 0.6, marks=pytest.mark.long)]
+    "shuffle, phase, share",
+    [("push", MAP, 0.15), long("push", SORT, 0.6), long("pull", MAP, 0.15), ("pull", SORT, 0.6)],
 )
-def test_the_head_is_killed_and_started_again(disk, phase, share):
+def test_the_head_is_killed_and_started_again(disk, shuffle, phase, share):
     if shutil.which("redis-server") is None:
         pytest.skip("redis-server is not installed")
     ascot.gen(COUNT, to=disk / "records")
@@ -51,7 +53,8 @@ def test_the_head_is_killed_and_started_again(disk, phase, share):
     with redis(disk) as address:
         path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
         environment = {**os.environ, "RAY_REDIS_ADDRESS": address, "PYTHONPATH": path}
-        program = [sys.executable, ROOT / "tests" / "head_restart.py", disk / "records", disk, phase, str(share)]
+        program = [sys.executable, ROOT / "tests" / "head_restart.py"]
+        program += [disk / "records", disk, shuffle, phase, str(share)]
         done = subprocess.run(program, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     # No node is lost with the head.

@@ -23,6 +23,7 @@ from ray_machines import (
     kill,
     memory_volume,
     processes_of,
+    tell,
     unmount,
 )
 
@@ -69,6 +70,7 @@ def assert_result(records, disk, done):
 def assert_bounded(report, lost_bytes):
     """No more was done twice than what was lost, and a chunk and a partition of each worker, twice if two faults met
     them."""
+    tell(report, lost_bytes)
     chunk, part = report.bytes / report.chunks, report.bytes / report.partitions
     assert report.mapped_again_bytes <= lost_bytes + 2 * NODES * chunk
     assert report.sent_again_bytes <= 2 * NODES * (part + MIB)

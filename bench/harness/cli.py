@@ -20,6 +20,7 @@ from . import (
     cluster_page,
     configurations,
     configurations_page,
+    faults,
     guest_memory,
     index,
     machine,
@@ -117,13 +118,15 @@ def _add_cluster(commands: Any) -> None:
     add = nodes.add_argument
     add(
         "--parts", default=",".join(cluster.PARTS),
-        help=f"some of {','.join(cluster.PARTS)}; or configurations alone: three of merging, of four programs",
+        help=f"some of {','.join(cluster.PARTS)}; or alone: configurations (three of merging, of four programs), or "
+        "faults",
     )  # fmt: skip
     add("--size", type=_size, help="bytes that are sorted (1GB; 400MB for configurations)")
     add(
         "--sweeps", type=_sweeps, default=configurations.SWEEPS,
         help=f"configurations: some of {','.join(configurations.SWEEPS)}",
     )  # fmt: skip
+    add("--only", default="", help="faults: those whose names match, as -k of pytest")
     add("--sizes", default="", help="sizes at which the object store is looked at, such as 2GB,8GB,16GB")
     add("--memory", type=_size, help="memory of a node (1GiB; 384MiB for configurations)")
     add("--repeats", type=int, default=3, help="measured runs of each (3)")
@@ -347,6 +350,8 @@ def _cluster(args: argparse.Namespace) -> int:
         )  # fmt: skip
         if alone:
             return _configurations(args, chosen)
+        if parts == ["faults"]:
+            return _write_result(args, "faults", result := faults.run(chosen, args.only), faults.markdown(result))
         cluster.run(chosen, lambda result: _write_result(args, "cluster", result, cluster_page.markdown(result)))
     return 0
 

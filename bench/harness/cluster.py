@@ -16,6 +16,7 @@ import inspect
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable
@@ -342,7 +343,24 @@ SETTINGS: dict[str, tuple[int | str, ...]] = {
 """Values of `ascot.cluster.Settings` beside the usual ones."""
 PREDICTED = {"a sample of keys": [], "no sample": ["--uniform"], "4 connections of each pair": ["--connections", "4"]}
 """The settings that the model of a cluster has, with the flags of `ascot plan cluster`."""
-PUBLISHED = ["--input", "100TB", "--nodes", "296", "--node-type", "gce-n1-standard-32"]
+PUBLISHED = ["--input", "100TB", "--nodes", "296"]
+PUBLISHED_TYPE = "gce-n1-standard-32"
+PUBLISHED_CORES = 32
+PUBLISHED_FILE = """\
+name = "gce-n1-standard-32, mappers as measured here"
+usd_per_hour = 2.052
+coordinator_usd_per_hour = 1.60
+cores = 32
+memory_bytes = 120e9
+data_disk_bytes = 750e9
+spill_disk_bytes = 750e9
+disks = { bytes_per_s = 811.01e6, deviation = 3.83e6 }
+network = [
+    { peers = 100, connections = 1, bytes_per_s = 1654.82e6 },
+    { peers = 299, connections = 1, bytes_per_s = 1237.19e6 },
+    { peers = 100, connections = 4, bytes_per_s = 1531.76e6 },
+]
+"""
 
 
 def settings(bench: Bench) -> dict[str, dict[str, Any]]:
@@ -377,12 +395,36 @@ def _settings(bench: Bench, _keep: Any) -> dict[str, Any]:
     # The rates of the phases suffice: nodes and stages of so many runs are a megabyte.
     for phase in (phase for one in runs for phase in one.get("phases", [])):
         del phase["nodes"], phase["stages"]
-    return {"predicted": {name: _predicted(bench, flags) for name, flags in PREDICTED.items()}, "runs": runs}
+    predicted = {name: _predicted(bench, flags) for name, flags in PREDICTED.items()}
+    at_rates = {name: _at_rate(bench, rate) for name, rate in mapper_rates(runs).items()}
+    return {"predicted": predicted, "at_rates": at_rates, "runs": runs}
+
+
+def mapper_rates(runs: list[dict[str, Any]]) -> dict[str, float]:
+    """For each setting, the rate at which the processors of a published node map and shuffle if each byte takes them
+    as long as here, bytes/s: those of all processes but the driver, on all cores that have workers."""
+    found: dict[str, list[float]] = {}
+    for one in runs:
+        if "phase_cpu" in one:
+            phase = next(share for share in one["phases"] if share["name"] == "map and shuffle")
+            kinds = one["phase_cpu"]["map and shuffle"]
+            spent = sum(seconds for kind, seconds in kinds.items() if kind != "driver")
+            cores = PUBLISHED_CORES - ("spare_cores 1" in one["job"])
+            found.setdefault(one["job"], []).append(cores * phase["bytes"] / spent)
+    return {name: statistics.median(rates) for name, rates in found.items()}
+
+
+def _at_rate(bench: Bench, rate: float) -> dict[str, Any]:
+    """The plan of the published sort if the mappers of a node have this rate."""
+    path = bench.options.work / "node-type.toml"
+    path.write_text(f"{PUBLISHED_FILE}mappers = {{ bytes_per_s = {rate:.0f} }}\n")
+    return {"mappers_bytes_per_s": rate, **_predicted(bench, ["--node-type", str(path)])}
 
 
 def _predicted(bench: Bench, flags: list[str]) -> dict[str, Any]:
     """The plan of the published sort of 100 TB with these flags."""
-    words = [bench.options.ascot, "plan", "cluster", *PUBLISHED, *flags, "--json"]
+    known = [] if "--node-type" in flags else ["--node-type", PUBLISHED_TYPE]
+    words = [bench.options.ascot, "plan", "cluster", *PUBLISHED, *known, *flags, "--json"]
     told: dict[str, Any] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
     return told
 

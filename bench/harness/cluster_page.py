@@ -226,13 +226,15 @@ def _settings(result: dict[str, Any]) -> list[str]:
 
 def _predictions(result: dict[str, Any]) -> list[str]:
     lines = [
-        "| predicted: 100 TB on 296 nodes | start | map and shuffle | sort and reduce | in all |",
-        "| --- | ---: | ---: | ---: | ---: |",
+        "| predicted: 100 TB on 296 nodes | mappers of a node | start | map and shuffle | sort and reduce | in all |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for name, plan in result["settings"]["predicted"].items():
+    for name, plan in [*result["settings"]["predicted"].items(), *result["settings"].get("at_rates", {}).items()]:
         phases = [f"{one['seconds']:.0f} s, {one['bound_by']}" for one in plan["phases"]]
         start, whole = f"{plan['overhead_seconds']:.0f} s", f"{plan['seconds']:.0f} s"
-        lines.append(f"| {name} | {start} | {' | '.join(phases)} | {whole} |")
+        rate = plan.get("mappers_bytes_per_s")
+        mappers = "" if rate is None else f"{rate / GB:.1f} GB/s"
+        lines.append(f"| {name} | {mappers} | {start} | {' | '.join(phases)} | {whole} |")
     return lines
 
 
@@ -360,8 +362,9 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [
             "", "## Settings", "", about, "", *_settings(result), "",
             "`ascot plan cluster` has two of these settings: the sample, and the connections of a pair of nodes,",
-            "which are here the workers of a node times the directories of `temp`. Workers and free cores are in the",
-            "rate of the mappers of a node type, if its file has one; the published type has none: mappers are not",
-            "its bottleneck. The model has no batches, sizes or depths.", "", *_predictions(result),
+            "which are here the workers of a node times the directories of `temp`. Of the others it has what they",
+            "cost processors: a byte takes those of a published node, 32 cores, as long as it takes all processes",
+            "here but the driver. It does not have what they cost disks: these have the published rate.", "",
+            *_predictions(result),
         ]  # fmt: skip
     return "\n".join(lines) + "\n"

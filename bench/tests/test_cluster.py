@@ -72,7 +72,16 @@ def test_settings_are_held_against_the_usual_ones_and_predictions_are_shown():
     lines = "\n".join(cluster_page._settings(result))
     assert "| ahead 1 | 5.00 s | 1.25 | 400 MB/s (0.80) | 400 MB/s (0.80) |" in lines
     assert "| batch 16MiB | failed: no memory" in lines
-    assert "| a sample of keys | 45 s | 422 s, disks | 422 s, disks | 894 s |" in cluster_page._predictions(result)
+    assert "| a sample of keys |  | 45 s | 422 s, disks | 422 s, disks | 894 s |" in cluster_page._predictions(result)
+    # One gigabyte with two seconds of the nodes' processors; the driver does not count.
+    phases = [{"name": "map and shuffle", "bytes": 10**9, "seconds": 3.0}]
+    spent = {"map and shuffle": {"worker": 1.5, "writer": 0.5, "driver": 9.0}}
+    names = ("as it is", "2 processors, spare_cores 1")
+    rates = cluster.mapper_rates([{"job": name, "phases": phases, "phase_cpu": spent} for name in names])
+    assert rates == {"as it is": 16e9, "2 processors, spare_cores 1": 15.5e9}
+    result["settings"]["at_rates"] = {"as it is": {"mappers_bytes_per_s": 16e9, **plan}}
+    line = "| as it is | 16.0 GB/s | 45 s | 422 s, disks | 422 s, disks | 894 s |"
+    assert line in cluster_page._predictions(result)
 
 
 def test_every_setting_has_values_that_the_package_takes():
