@@ -35,7 +35,7 @@ WRONG = {
     "by_key": KEY, "cache": WORD, "compress": [None, *WORD], "count": [None, *COUNT], "descending": FLAG,
     "direction": WORD, "directory": [None, *PATH], "elements": NUMBERS, "end": [None, "xy", "", 3], "epoch": COUNT,
     "exponents": NUMBERS, "fan_in": [1, *COUNT], "fields": [3, {"a": 1}, ["a"]], "fn": [None, 3, "x"],
-    "files": AT_LEAST_ONE,
+    "files": AT_LEAST_ONE, "function_timeout": [0, -1, *REAL],
     "group": COUNT, "growth": [b"x", [3], True], "growth_out": [b"x", [3], True], "header": FLAG, "inputs": COUNT,
     "jobs": AT_LEAST_ONE, "key": KEY, "key_bytes": COUNT, "keys": [None, 3, [3], "x"], "layout": LAYOUT,
     "length": AT_LEAST_ONE, "loops": [None, *COUNT], "memory": BYTES, "memory_elements": NUMBERS, "merge": FLAG,

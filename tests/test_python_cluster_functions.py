@@ -5,11 +5,9 @@ import functools
 import io
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import ascot
@@ -17,11 +15,12 @@ import ascot.cluster
 import pyarrow
 import pytest
 from ascot import errors
-from ascot.cluster import actors, functions, jobs, manifest
+from ascot.cluster import actors, functions, jobs, limits, manifest
 from ascot.cluster.objects import Stores
 from ascot.cluster.parts import remove_parts
 from ascot.cluster.writer import Writer
-from ray_machines import MEMORY, MIB, NODES, PAIR, RECORDS, At, kill, processes_of, wait_until
+from ray_machines import MIB, NODES, PAIR, RECORDS, At, kill, processes_of, wait_until
+from word_count import add, assert_nothing_left, count, lines_of, map_reduce, split, words_of
 
 # The nodes share two processors; other load would make them seem lost.
 pytestmark = pytest.mark.cluster(nodes=PAIR)
@@ -29,51 +28,7 @@ pytestmark = pytest.mark.cluster(nodes=PAIR)
 SORT = "sort and reduce"
 
 
-def map_reduce(disk, inputs, **options):
-    usual = {"output": disk / "out", "memory_per_node": MEMORY, "partitions": 5, "progress": None}
-    return ascot.cluster.map_reduce(inputs, **{**usual, **options})
-
-
-def lines_of(done):
-    found = []
-    for part in done.outputs:
-        with open(part) as file:
-            lines = file.read().splitlines()
-        assert lines == sorted(lines), "keys of a part are in order"
-        found += lines
-    return sorted(found)
-
-
-def assert_nothing_left(cluster, disk, names):
-    assert sorted(os.listdir(disk)) == sorted(names)
-    assert cluster.left_over() == []
-
-
-def words_of(disk, lines=60_000):
-    """A text with frequent and rare words, and a line that is longer than most."""
-    dice = random.Random(3)
-    words = [f"w{int(dice.paretovariate(0.6)) % 5000}" for _ in range(8 * lines)]
-    text = [" ".join(words[8 * at : 8 * at + 8]) for at in range(lines)]
-    text[lines // 2] = " ".join(words[:5000])
-    (disk / "text").write_text("\n".join(text))
-    return text
-
-
 # ---------------------------------------------------------------- known programs
-
-
-def split(batch):
-    for line in batch.column(0).to_pylist():
-        for word in line.split():
-            yield word, b"1"
-
-
-def add(key, values):
-    yield b"%d" % sum(map(int, values))
-
-
-def count(key, values):
-    yield b"%s %d\n" % (key, sum(map(int, values)))
 
 
 @pytest.mark.parametrize("combine, transport", [(None, "direct"), (functools.partial(add), "ray")])
@@ -396,7 +351,7 @@ def test_files_of_reduce_that_fail_are_named():
     _, error = actors.guarded(lambda: os.mkdir("/dev/full"))
     assert isinstance(error, errors.FileError) and str(error) == "/dev/full: File exists"
     with open("/proc/self/mem", "rb") as unreadable, pytest.raises(OSError, match="'/proc/self/mem'"):
-        functions.Groups(unreadable, 0)
+        functions.Groups(unreadable, 0, limits.Calls())
 
 
 def test_a_chunk_that_is_mapped_again_gives_the_same_batches_and_sum(disk):
@@ -437,26 +392,6 @@ def test_too_long_a_pair_and_too_much_for_a_node_are_told(disk):
         mapped(21)
 
 
-def test_a_function_that_eats_memory_is_named_with_the_limit(cluster, disk):
-    """Before the system ends its process, and the reason with it."""
-    words_of(disk, 3000)
-
-    def hoard(batch):
-        kept = [bytes(1 << 30) for _ in range(16)]
-        yield "key", str(len(kept))
-
-    def gather(key, values):
-        yield bytes(1 << 34)
-
-    for changed, name in (({"map": hoard}, "map"), ({"reduce": gather}, "reduce")):
-        with pytest.raises(
-            errors.FunctionFailed, match=f"{name} needs more memory than a worker may have, "
-        ) as caught:
-            map_reduce(disk, disk / "text", **{"map": split, "reduce": count, **changed})
-        assert "MemoryError" in caught.value.traceback and "memory_per_node=" in str(caught.value)
-        assert_nothing_left(cluster, disk, ["text"])
-
-
 def test_functions_and_layouts_that_do_not_work_are_refused_before_work_starts(cluster, disk):
     (disk / "text").write_text("a\n")
     lock = threading.Lock()
@@ -470,34 +405,10 @@ def test_functions_and_layouts_that_do_not_work_are_refused_before_work_starts(c
         map_reduce(disk, disk / "text", map=split, reduce=count, memory_per_node=0, **nowhere)
     with pytest.raises(errors.InvalidRequest, match=r"^memory_per_node='50%' is not a share on a cluster"):
         map_reduce(disk, disk / "text", map=split, reduce=count, memory_per_node="50%", **nowhere)
+    with pytest.raises(errors.InvalidRequest, match=r"^function_timeout=0: give a number of seconds"):
+        map_reduce(disk, disk / "text", map=split, reduce=count, function_timeout=0, **nowhere)
     with pytest.raises(TypeError, match="reduce is a function, not 3"):
         map_reduce(disk, disk / "text", map=split, reduce=3)
     with pytest.raises(errors.InvalidRequest, match="lines, rows of CSV or records of one length"):
         map_reduce(disk, disk / "text", map=split, reduce=count, layout="i64")
-    assert_nothing_left(cluster, disk, ["text"])
-
-
-ENDLESS = """
-import sys, ascot, ascot.cluster
-def endless(batch):
-    while True:
-        pass
-ascot.cluster.map_reduce(sys.argv[1], map=endless, reduce=endless, output=sys.argv[2], address=sys.argv[3],
-                         memory_per_node="480MiB", progress=lambda p: print(p.phase, flush=True))
-"""
-
-
-def test_a_function_that_never_returns_is_interrupted(cluster, disk):
-    (disk / "text").write_text("a\n")
-    command = [sys.executable, "-c", ENDLESS, disk / "text", disk / "out", cluster.address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
-        # The second line comes while the function runs.
-        assert [driver.stdout.readline() for _ in range(2)] == ["map and shuffle\n"] * 2
-        began = time.monotonic()
-        driver.send_signal(signal.SIGINT)
-        _, told = driver.communicate(timeout=30)
-    assert driver.returncode != 0 and "KeyboardInterrupt" in told
-    assert time.monotonic() - began < 15
-    assert not (disk / "out").exists()
-    ascot.cluster.remove(disk / "out.job", address="auto")
     assert_nothing_left(cluster, disk, ["text"])

@@ -146,6 +146,28 @@ def test_the_bytes_of_a_sample_are_keys_and_have_no_rate():
     ]
 
 
+def test_the_bottleneck_is_what_takes_most_of_the_time():
+    """Of a writer that is busy, its disks or the copy; of sorts, what is the bottleneck of their passes."""
+    mapping = {"reading": 1.0, "grouping": 1.0, "blocked": 7.0, "memory": 0.0, "idle": 1.0}
+    for writing, disk, bound in ((2.0, 2.0, "sending"), (4.0, 2.0, "writing"), (2.0, 4.0, "disk")):
+        share = reports.NodeShare("n", 1, 1, {**mapping, "writing": writing, "disk": disk})
+        assert share.bound_by(10.0) == bound
+    bounds = {"device": 5.0, "sort": 3.0}
+    assert reports.NodeShare("n", 1, 1, {"sorting": 9.0, "idle": 1.0}, bounds=bounds).bound_by(10.0) == "device"
+    assert reports.NodeShare("n", 1, 1, {"sorting": 2.0, "idle": 8.0}, bounds=bounds).bound_by(10.0) == "idle workers"
+    # Chunks of a job that pulls are sorted.
+    sorting = {
+        "reading": 0.0,
+        "grouping": 9.0,
+        "blocked": 0.0,
+        "memory": 0.0,
+        "writing": 0.0,
+        "disk": 0.0,
+        "idle": 1.0,
+    }
+    assert reports.NodeShare("n", 1, 1, sorting, bounds=bounds).bound_by(10.0) == "device"
+
+
 def test_a_report_has_stages_nodes_and_series(cluster, disk):
     # Enough for several samples, of which there is one a second.
     ascot.gen(8_000_000, to=disk / "a")
@@ -165,7 +187,7 @@ def test_a_report_has_stages_nodes_and_series(cluster, disk):
     # Every state of a worker is accounted for, in every phase.
     for phase in report.phases:
         for node in phase.nodes:
-            told = sum(seconds for state, seconds in node.seconds.items() if state != "writing")
+            told = sum(seconds for state, seconds in node.seconds.items() if state not in ("writing", "disk"))
             assert told == pytest.approx(phase.seconds * node.workers, rel=0.05, abs=0.2), (phase.name, node)
         workers = phase.stages[0]
         assert (workers.name, workers.threads) == ("workers", NODES)
@@ -180,6 +202,10 @@ def test_a_report_has_stages_nodes_and_series(cluster, disk):
     assert sum(node.appended_bytes for node in mapping.nodes) == pytest.approx(report.bytes, rel=0.01)
     assert mapping.run_bytes >= 4 * MIB and sorting.run_bytes is None
     assert {"workers", "read", "sort", "write"} <= {stage.name for stage in sorting.stages}
+    # The passes of the sorts of a node, each with its bottleneck.
+    for node in sorting.nodes:
+        assert 0 < sum(node.bounds.values()) <= node.seconds["sorting"]
+    assert sorting.bound_by in {"idle workers", *(name for node in sorting.nodes for name in node.bounds)}
     text = str(report)
     assert "map and shuffle: writers" in text and "from the first to the last buffer, in runs of" in text
     # The samples of all nodes, on the clock of the phases.

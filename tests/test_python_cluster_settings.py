@@ -15,7 +15,7 @@ import virtual_ray
 from ascot import _native, errors
 from ascot.cluster import Settings, actors, fleet, functions, jobs, manifest, memory, transport
 from ascot.cluster.nodes import discover
-from ascot.cluster.settings import LIMITS, USUAL, settings_of
+from ascot.cluster.settings import LIMITS, USUAL, check_use, settings_of
 from ascot.cluster.writer import Writer
 from ray_machines import MIB, PAIR, RECORDS, assert_same, batch_of, cluster_sort
 from support import enter_cgroup, memory_cgroup
@@ -212,6 +212,13 @@ def test_functions_get_batches_of_the_size_that_is_read(tmp_path):
         return max(seen)
 
     assert blocks(Settings()) == MIB // 100 and blocks(Settings(read_size="64KiB")) == 64 * KIB // 100
+
+
+def test_calls_of_ray_take_no_small_batches():
+    check_use(Settings(batch="64KiB"), "direct", "push", None)
+    check_use(Settings(batch="128KiB"), "ray", "push", None)
+    with pytest.raises(errors.InvalidRequest, match=r"batch=65536: (.|\n)*at least 128 KiB, or transport='direct'"):
+        check_use(Settings(batch="64KiB"), "ray", "push", None)
 
 
 def test_batches_ahead_and_connections_are_those_of_the_transport(monkeypatch):

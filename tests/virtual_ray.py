@@ -296,13 +296,13 @@ class VirtualWriter:
         return None, None
 
     def account(self):
-        return {"writing": 1.0, "bytes": 0, "peak": 1 << 27, "written": (0, 0.0), "runs": 0}
+        return {"writing": 1.0, "disk": 0.5, "bytes": 0, "peak": 1 << 27, "written": (0, 0.0), "runs": 0}
 
     def begin(self, processes):
         return None
 
-    def samples(self, processes, is_last=False):
-        return 0.0, [], {}
+    def samples(self, processes, directories, is_last=False):
+        return 0.0, [], {}, []
 
     def seconds(self, name, arguments):
         return CALL_SECONDS

@@ -118,6 +118,15 @@ def real(name: str, value: Any, accepted: str = "a number") -> float:
     return number
 
 
+def seconds(name: str, value: Any) -> float:
+    """A time greater than 0, seconds."""
+    accepted = "a number of seconds greater than 0"
+    number = real(name, value, accepted)
+    if number <= 0:
+        wrong_value(name, value, accepted)
+    return number
+
+
 def memory(name: str, value: Any) -> int | str:
     """An amount of memory: a number of bytes, or a text such as `512MiB`, which the extension module reads."""
     return _bytes(name, value, "a number of bytes, or a text such as '512MiB'")

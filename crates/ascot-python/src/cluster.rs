@@ -252,6 +252,12 @@ impl PartitionFiles {
         self.control.runs()
     }
 
+    /// The seconds in which appends and syncs waited for the device.
+    #[getter]
+    fn waited(&self) -> f64 {
+        self.control.waited().as_secs_f64()
+    }
+
     /// Makes all batches durable.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         py.detach(|| self.with(|files| files.sync()))

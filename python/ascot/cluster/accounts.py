@@ -37,7 +37,7 @@ class Accounts:
             peaks = self._peaks.setdefault(node.name, {})
             peaks["writer"] = account["peak"]
             peaks.update(zip(node.workers, workers, strict=True))
-            shares.add(node, 0, writing=account["writing"])
+            shares.add(node, 0, writing=account["writing"], disk=account["disk"])
             size, first_to_last = account["written"]
             runs = account["runs"]
             shares.add_written(node, size, first_to_last, (account["bytes"] if runs else 0, runs))

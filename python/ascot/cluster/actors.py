@@ -26,8 +26,9 @@ from time import monotonic, sleep
 from typing import Any, BinaryIO, TypeGuard
 
 from ascot import _native
-from ascot.cluster.functions import Functions, PairMapper, memory_limit, pair_options, reduced
+from ascot.cluster.functions import Functions, PairMapper, pair_options, reduced
 from ascot.cluster.headers import header_of, with_header
+from ascot.cluster.limits import Calls, memory_limit
 from ascot.cluster.object_files import ObjectFiles
 from ascot.cluster.objects import Stores, is_url
 from ascot.cluster.sampling import doing
@@ -216,6 +217,7 @@ class Worker:
         # The functions of `map_reduce`, as the driver sent them; None for a sort.
         self._packed = functions
         self._functions: Functions | None = None
+        self._calls = Calls()
         self._mapper: Any = None
         self._stores: Stores = settings.get("stores") or Stores()
         self._objects = ObjectFiles(self._stores, settings, self._temp)
@@ -307,7 +309,7 @@ class Worker:
         def mapper() -> Any:
             if self._packed is None:
                 return RecordMapper(options, bounds, job, shape, read_bytes)
-            return PairMapper(options, self._own_functions(), job, shape, read_bytes)
+            return PairMapper(options, self._own_functions(), job, shape, read_bytes, self._calls)
 
         self._mapper, error = guarded(mapper)
         return None, error
@@ -315,6 +317,7 @@ class Worker:
     def _own_functions(self) -> Functions:
         if self._functions is None:
             self._functions = Functions.unpacked(self._packed or b"")
+            self._calls.watch(self._job_directories()[0], self._settings["function_timeout"])
         return self._functions
 
     def _limit(self) -> AbstractContextManager[None]:
@@ -425,7 +428,7 @@ class Worker:
                 new_file(options["output"]) as out,
                 self._limit(),
             ):
-                write_all_of(reduced(functions, source, prefix), out)
+                write_all_of(reduced(functions, source, prefix, self._calls), out)
                 result["file_bytes"] = out.tell()
         finally:
             with suppress(OSError):

@@ -130,6 +130,7 @@ class Driver:
 
     def _tell(self, phase: str, done: int, shares: Shares, detail: str, share: float) -> None:
         rate = done / max(time.monotonic() - shares.began, 1e-9)
+        detail += self._watch.stalled()
         self._watch.progress(phase, done, rate, detail, share, lambda: self._phase(phase, shares))
         if self._report is not None:
             self._report(phase, done, self._total, rate, detail, "", None, share)
@@ -375,8 +376,7 @@ class Driver:
             # Workers go on while the journal is written.
             self._directory.sync()
             detail = f"{len(self._done.chunk_sums)} of {len(self._spans)} chunks"
-            share = self._mapped / max(1, self._total) / 2
-            self._tell("map and shuffle", self._mapped, shares, detail, share)
+            self._tell("map and shuffle", self._mapped, shares, detail, self._mapped / max(1, self._total) / 2)
             if not running:
                 break
             lost = []
@@ -558,14 +558,14 @@ class Driver:
         # At most so much was sorted when workers or nodes ended.
         self._sorted_again += event["bytes"] * self._attempts.count("partition", call.number)
         shares.add(call.node, event["bytes"], sorting=seconds)
-        self._add_passes(result, seconds, shares)
+        self._add_passes(call.node, result, seconds, shares)
         return True
 
-    def _add_passes(self, result: dict[str, Any], seconds: float, shares: Shares) -> None:
+    def _add_passes(self, node: Node, result: dict[str, Any], seconds: float, shares: Shares) -> None:
         """Takes in the report of the sort or merge of a partition, which took so long with its upload."""
         uploading = result["upload_seconds"]
         others = max(0.0, seconds - result["seconds"] - uploading) if self._job["kind"] == "map_reduce" else 0.0
-        shares.add_passes(result["passes"], reduce=others, upload=uploading)
+        shares.add_passes(node, result["passes"], reduce=others, upload=uploading)
 
     def _take_loss(self, call: Call, error: errors.AscotError, running: Calls) -> None:
         """A partition could not be sorted. If its bytes are not there or damaged, they are made again; a node whose

@@ -75,6 +75,7 @@ class Fleet:
         # Jobs of earlier versions do not say these.
         self._settings["reduce_input"] = job.get("reduce_input", "merged")
         self._settings["header"] = job.get("header", "")
+        self._settings["function_timeout"] = job.get("function_timeout")
         self._settings["settings"] = self._own.to_json()
 
     def start(self, sizes: list[int]) -> None:

@@ -10,12 +10,13 @@ destinations, so that a chunk that is mapped again gives the same batches. Memor
 
 from __future__ import annotations
 
+import os
 import resource
 import struct
 import sys
 import traceback
 from collections.abc import Callable, Container, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from operator import index
@@ -28,17 +29,18 @@ from ascot import _native, errors
 from ascot._native import bytes_text
 from ascot.arguments import shown
 from ascot.cluster.batches import records_of
+from ascot.cluster.limits import Calls, where_of
 from ascot.cluster.settings import USUAL, size_of
 
-__all__ = ["Functions", "PairMapper", "memory_limit", "pair_options", "reduced"]
+__all__ = ["Functions", "PairMapper", "pair_options", "reduced"]
 
 Pair = tuple[bytes, bytes]
 PAIRS = "keyed:u32"
 HEAD = struct.Struct("<II")
+# Frames of this package are not the program's.
+PACKAGE = os.path.dirname(__file__) + os.sep
 # Bytes of memory of a value that waits for `combine`, besides its own.
 VALUE_BYTES = 120
-# What threads and the allocators of Arrow may reserve without using it: 1 GiB at once.
-MARGIN_BYTES = 5 << 28
 
 
 class Functions(NamedTuple):
@@ -140,27 +142,10 @@ def values_of(result: Any, name: str) -> Iterator[bytes]:
         yield as_bytes(value, f"an output of {name}")
 
 
-@contextmanager
-def memory_limit(share: int) -> Iterator[None]:
-    """In it, allocations of this process fail with MemoryError once they are `share` bytes, and a margin: a process
-    that the system or Ray ends for its memory takes the reason with it."""
-    with open("/proc/self/statm") as file:
-        pages = int(file.read().split()[5])
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    most = pages * resource.getpagesize() + share + MARGIN_BYTES
-    if before[1] != resource.RLIM_INFINITY:
-        most = min(most, before[1])
-    resource.setrlimit(resource.RLIMIT_DATA, (most, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-
-
 def failure(name: str, where: str, error: BaseException, **fields: Any) -> errors.FunctionFailed:
     """The error for an exception of a function."""
     own = error.__traceback__
-    while own is not None and own.tb_frame.f_code.co_filename == __file__:
+    while own is not None and own.tb_frame.f_code.co_filename.startswith(PACKAGE):
         own = own.tb_next
     told = "".join(traceback.format_exception(type(error), error, own)).rstrip()
     try:
@@ -205,8 +190,10 @@ class PairMapper:
         job: bytes,
         shape: dict[str, Any],
         read_bytes: int = size_of(USUAL.read_size),
+        calls: Calls | None = None,
     ) -> None:
         self._options, self._functions, self._job = options, functions, job
+        self._calls = calls or Calls()
         self._pair_options = pair_options(options)
         self._batch_bytes: int = shape["batch_bytes"]
         self._window_bytes: int = shape["sort_bytes"] // 4
@@ -286,10 +273,13 @@ class PairMapper:
         own = self._functions.partition
         if own is None:
             return crc32(key) % self._partitions
+        self._calls.begin_key("partition", key)
         try:
             return self._checked(own(key, self._partitions))
         except self.faults as error:
-            raise failure("partition", f"key {key[:60]!r}", error, key=key) from error
+            raise failure("partition", where_of(None, None, key), error, key=key) from error
+        finally:
+            self._calls.pause()
 
     def _checked(self, found: Any) -> int:
         """The number of a partition, also one of numpy."""
@@ -307,10 +297,13 @@ class PairMapper:
             batch = self._batch_of(span["path"], block, offset)
             failed: BaseException | None = None
             pairs: list[Pair] = []
+            self._calls.begin_records("map", span["path"], offset)
             try:
-                pairs = list(pairs_of(self._functions.map(batch)))
+                pairs = list(self._calls.given(pairs_of(self._functions.map(batch))))
             except self.faults as error:
                 failed = error
+            finally:
+                self._calls.pause()
             # After the handler, so that what a single record raises has no other exception as its context.
             if failed is not None:
                 raise self._map_failure(span["path"], batch, block, offset, failed) from failed
@@ -328,12 +321,15 @@ class PairMapper:
     ) -> errors.FunctionFailed:
         """The error with the first record with which `map` fails alone, or with the batch."""
         for row in range(batch.num_rows):
+            self._calls.begin_records("map", path, offset)
             try:
-                for _ in pairs_of(self._functions.map(batch.slice(row, 1))):
+                for _ in self._calls.given(pairs_of(self._functions.map(batch.slice(row, 1)))):
                     pass
             except self.faults as found:
                 at = offset + self._records.offset(batch, block, row)
                 return failure("map", f"{path}, record at byte {at}", found, file=path, offset=at)
+            finally:
+                self._calls.pause()
         where = f"{path}, {batch.num_rows} records from byte {offset} on"
         return failure("map", where, error, file=path, offset=offset)
 
@@ -354,10 +350,13 @@ class PairMapper:
     def _combine(self, waiting: dict[bytes, list[bytes]]) -> Iterator[Pair]:
         combine = self._functions.combine
         for key, values in waiting.items():
+            self._calls.begin_key("combine", key)
             try:
                 found = list(values_of(combine(key, iter(values)), "combine")) if combine else values
             except self.faults as error:
-                raise failure("combine", f"key {key[:60]!r}", error, key=key) from error
+                raise failure("combine", where_of(None, None, key), error, key=key) from error
+            finally:
+                self._calls.pause()
             for value in found:
                 yield key, value
 
@@ -368,8 +367,8 @@ class PairMapper:
 class Groups:
     """Reads sorted pairs, the values of one key after another."""
 
-    def __init__(self, file: BinaryIO, prefix: int) -> None:
-        self._file, self._prefix = file, prefix
+    def __init__(self, file: BinaryIO, prefix: int, calls: Calls) -> None:
+        self._file, self._prefix, self._calls = file, prefix, calls
         # The error of the file: functions that ask for values see it first.
         self.failed: OSError | None = None
         self._next = self._read()
@@ -397,23 +396,30 @@ class Groups:
             # Values that the function did not ask for.
             for _ in values:
                 pass
+            self._calls.pause()
 
     def _values(self, key: bytes) -> Iterator[bytes]:
         while self._next is not None and self._next[0] == key:
             value = self._next[1]
+            self._calls.pause()
             self._next = self._read()
+            self._calls.resume()
             yield value
 
 
-def reduced(functions: Functions, source: BinaryIO, prefix: int = 0) -> Iterator[bytes]:
+def reduced(functions: Functions, source: BinaryIO, prefix: int = 0, calls: Calls | None = None) -> Iterator[bytes]:
     """What `reduce` gives for each key of a file of sorted pairs; the first `prefix` bytes are no part of a key."""
-    groups = Groups(source, prefix)
+    own = calls or Calls()
+    groups = Groups(source, prefix, own)
     for key, values in groups:
+        own.begin_key("reduce", key)
         try:
-            yield from values_of(functions.reduce(key, values), "reduce")
+            yield from own.given(values_of(functions.reduce(key, values), "reduce"))
         except GeneratorExit:
             raise
         except BaseException as error:
             if groups.failed is not None:
                 raise groups.failed from None
-            raise failure("reduce", f"key {key[:60]!r}", error, key=key) from error
+            raise failure("reduce", where_of(None, None, key), error, key=key) from error
+        finally:
+            own.pause()

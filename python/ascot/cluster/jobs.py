@@ -170,6 +170,7 @@ class Cluster(NamedTuple):
     shuffle: str = "push"
     reduce_input: str = "merged"
     settings: Settings = USUAL
+    function_timeout: float | None = None
 
 
 def _bytes(name: str, value: Any) -> int:
@@ -250,6 +251,7 @@ def start(
             "views": views,
             "shuffle": shuffle,
             "reduce_input": reduce_input,
+            "function_timeout": cluster.function_timeout,
             "address": address,
             "transport": transport,
         }
@@ -308,6 +310,7 @@ def map_reduce(
     transport: str = "direct",
     shuffle: str = "push",
     reduce_input: str = "merged",
+    function_timeout: float | None = 600.0,
     settings: Settings | None = None,
     storage_options: Mapping[str, Any] | None = None,
     job: PathLike | None = None,
@@ -331,10 +334,12 @@ def map_reduce(
     stay sorted on the node of `map` until `reduce` gets them, merged as they come. With `reduce_input="file"` all
     pairs of a partition are merged to a file before `reduce` is called: nodes then have no merges open while a slow
     function works. With `shuffle="auto"`, `map` and `combine` are also called in this process, for up to 4 MiB of the
-    input. The other arguments are those of `sort`.
+    input, without a limit of time. The other arguments are those of `sort`.
+
+    A function that takes no value and gives none for `function_timeout` seconds ends the job; None sets no limit.
 
     Raises the exceptions of `sort`, and FunctionFailed, with the traceback and the position of the record, if a
-    function raises an exception; then nothing is left of the job.
+    function raises an exception, makes no progress or needs too much memory; then nothing is left of the job.
     """
     began = monotonic()
     for name, value in (("map", map), ("reduce", reduce)):
@@ -351,7 +356,8 @@ def map_reduce(
         )
     functions = Functions(map, reduce, combine, partition)
     own = _settings(settings)
-    cluster = Cluster(address, memory_per_node, workers_per_node, partitions, transport, shuffle, reduce_input, own)
+    given = (address, memory_per_node, workers_per_node, partitions, transport, shuffle, reduce_input, own)
+    cluster = Cluster(*given, arguments.maybe(arguments.seconds, "function_timeout", function_timeout))
     return start(request, output, job, cluster, functions, began, stores)
 
 

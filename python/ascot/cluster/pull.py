@@ -186,6 +186,7 @@ class PullDriver(Driver):
         own = Sum(told["records_in"], told["bytes_in"], int(told["checksum"], 16))
         self._is_again(chunk, own)
         shares.add(call.node, self._spans[chunk].bytes, grouping=told["seconds"])
+        shares.add_passes(call.node, told["passes"])
         if call.node not in self._fleet.nodes and not self._job["views"]:
             self._make_again("chunk", chunk, queue, running, "its node was excluded")
             return
@@ -340,7 +341,7 @@ class PullDriver(Driver):
         self._sent_again += result["fetched"] * attempts
         shares.add(call.node, event["bytes"], sorting=result["took"])
         self._accounts.uploaded += result["uploaded_bytes"]
-        self._add_passes(result, result["took"], shares)
+        self._add_passes(call.node, result, result["took"], shares)
 
     def _take_failed_merge(self, call: Call, faults: list[tuple[str, BaseException]], running: Calls) -> None:
         """Counts a merge whose sources had faults: of chunks, which are made again, or of servers that ended."""

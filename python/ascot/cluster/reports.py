@@ -53,10 +53,12 @@ class NodeShare:
     """The share of a node in a phase: bytes, and the seconds of its workers and of its writer in each state.
 
     `workers` is the number of workers. The states of a phase of mapping are `reading`, `grouping`, `blocked` (waiting
-    for writers), `memory` (waiting for space in the object store), `writing` (of the writer) and `idle`; those of
-    sorting are `sorting` and `idle`. `ended` are the seconds from the beginning of the phase to the end of the node's
-    last work. `written_bytes` were written within `written_seconds`, those from the first to the last buffer. While
-    records are pushed, writers append `appended_bytes`, which disks get in `written_runs` runs, each of one file.
+    for writers), `memory` (waiting for space in the object store), `idle`, and of the writer `writing` (to the page
+    cache) and `disk` (waiting for its disks); those of sorting are `sorting` and `idle`. `bounds` are the seconds of
+    the passes of sorts by their bottleneck. `ended` are the seconds from the beginning of the phase to the end of the
+    node's last work. `written_bytes` were written within `written_seconds`, those from the first to the last buffer.
+    While records are pushed, writers append `appended_bytes`, which disks get in `written_runs` runs, each of one
+    file.
     """
 
     node: str
@@ -68,6 +70,7 @@ class NodeShare:
     written_seconds: float = 0.0
     appended_bytes: int = 0
     written_runs: int = 0
+    bounds: dict[str, float] = field(default_factory=dict)
 
     @property
     def written_bytes_per_s(self) -> float | None:
@@ -80,15 +83,18 @@ class NodeShare:
         whole = max(elapsed * self.workers, 1e-9)
         if "grouping" not in times and "sorting" not in times:
             return "reading" if times["reading"] >= whole / 2 else "idle workers"
+        of_passes = max(self.bounds, key=lambda one: self.bounds[one], default="")
         if "sorting" in times:
-            return "sorting" if times["sorting"] >= whole / 2 else "idle workers"
+            return of_passes or "sorting" if times["sorting"] >= whole / 2 else "idle workers"
         if times["idle"] > whole / 2:
             return "idle workers"
         if times.get("memory", 0.0) > max(times["reading"], times["grouping"], times["blocked"]):
             return "memory"
         if times["blocked"] > max(times["reading"], times["grouping"]):
-            return "writing" if times["writing"] > elapsed / 2 else "sending"
-        return "reading" if times["reading"] > times["grouping"] else "grouping"
+            if times["writing"] + times["disk"] <= elapsed / 2:
+                return "sending"
+            return "disk" if times["disk"] > times["writing"] else "writing"
+        return "reading" if times["reading"] > times["grouping"] else of_passes or "grouping"
 
 
 @dataclass(frozen=True, slots=True)

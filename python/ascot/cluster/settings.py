@@ -23,6 +23,8 @@ LIMITS = {
     "write_depth": (1, 64),
     "write_memory": (MIB, 1 << 40),
 }
+# A call of Ray costs as much for a small batch as for a large one.
+RAY_BATCH_MIN = 128 * KIB
 SIZES = ("batch", "read_size", "write_size", "write_memory")
 # Those whose usual value depends on the memory.
 DERIVED = ("batch", "write_memory")
@@ -36,7 +38,8 @@ class Settings:
 
     - `spare_cores` (0; 0 to 1023): processors of each node that get no worker, if `workers_per_node` is not given. A
       node has one worker at least.
-    - `batch` (4 MiB or what the memory allows; 64 KiB to 256 MiB): the size of batches that are sent.
+    - `batch` (4 MiB or what the memory allows; 64 KiB, or 128 KiB with `transport="ray"`, to 256 MiB): the size of
+      batches that are sent.
     - `ahead` (2; 1 to 64): the most batches for a destination that wait for an answer.
     - `connections` (64; 1 to 65535): the most connections that a worker has open at a time. With more destinations,
       it closes one before it opens the next.
@@ -123,6 +126,11 @@ def check_use(settings: Settings, transport: str, shuffle: str, workers_per_node
     spare = settings.spare_cores
     if workers_per_node is not None and spare:
         raise InvalidRequest(f"spare_cores={spare} and workers_per_node={workers_per_node}: give one of them")
+    if transport == "ray" and settings.batch is not None and size_of(settings.batch) < RAY_BATCH_MIN:
+        raise InvalidRequest(
+            f"batch={settings.batch}: a call of Ray costs as much for a small batch as for a large one\n  give at "
+            f"least {RAY_BATCH_MIN // KIB} KiB, or transport='direct'"
+        )
     unused: dict[str, str] = {}
     if transport == "ray":
         unused |= dict.fromkeys(OF_CONNECTIONS, "transport='ray'")

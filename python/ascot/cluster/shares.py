@@ -13,10 +13,12 @@ __all__ = ["Shares"]
 
 # The states of a worker that is at work in a call.
 WORK = ("reading", "grouping", "sorting")
+# Those of a writer: it writes to the page cache, or waits for its disks.
+OF_WRITERS = ("writing", "disk")
 # What the processes of nodes do in each phase.
 STATES = {
     "sample": ("reading",),
-    "map and shuffle": ("reading", "grouping", "blocked", "memory", "writing"),
+    "map and shuffle": ("reading", "grouping", "blocked", "memory", *OF_WRITERS),
     "sort and reduce": ("sorting",),
 }
 
@@ -33,6 +35,8 @@ class Shares:
     written: dict[str, tuple[int, float]] = field(default_factory=dict)
     # What its writers appended, and in how many runs disks got it.
     appended: dict[str, tuple[int, int]] = field(default_factory=dict)
+    # The seconds of the passes of sorts on each node, by their bottleneck.
+    bounds: dict[str, dict[str, float]] = field(default_factory=dict)
     # The stages of sorts, whose threads are those of workers.
     stages: dict[str, list[float]] = field(default_factory=dict)
 
@@ -51,8 +55,11 @@ class Shares:
         self.written[node.name] = (size, first_to_last)
         self.appended[node.name] = appended
 
-    def add_passes(self, passes: list[dict[str, Any]], **others: float) -> None:
+    def add_passes(self, node: Node, passes: list[dict[str, Any]], **others: float) -> None:
         """Adds the stages of a sort, and the seconds of what was done with its result."""
+        bounds = self.bounds.setdefault(node.name, {})
+        for name, seconds in [*((one["bound_by"], one["seconds"]) for one in passes), *others.items()]:
+            bounds[name] = bounds.get(name, 0.0) + seconds
         for stage in (stage for one in passes for stage in one["stages"]):
             if stage["name"] == "progress":
                 continue
@@ -70,11 +77,12 @@ class Shares:
         for node in nodes:
             times = self.seconds.get(node.name, {})
             told = {state: times.get(state, 0.0) for state in STATES[name]}
-            used = sum(value for state, value in told.items() if state != "writing")
+            used = sum(value for state, value in told.items() if state not in OF_WRITERS)
             told["idle"] = max(0.0, elapsed * len(node.workers) - used)
             size, first_to_last = self.written.get(node.name, (0, 0.0))
             own = (self.bytes.get(node.name, 0), len(node.workers), told, self.ended.get(node.name, 0.0))
-            shares.append(NodeShare(node.name, *own, size, first_to_last, *self.appended.get(node.name, (0, 0))))
+            written = (size, first_to_last, *self.appended.get(node.name, (0, 0)))
+            shares.append(NodeShare(node.name, *own, *written, self.bounds.get(node.name, {})))
         stages = tuple(self._stages(name, shares, elapsed))
         return Phase(name, elapsed, sum(self.bytes.values()), tuple(shares), stages, self.began - job_began)
 
@@ -86,9 +94,9 @@ class Shares:
         own = (whole(*WORK), whole("idle"), whole("blocked"), whole("memory"), 0.0)
         found = [Stage(phase, "workers", workers, *own)]
         if any("writing" in share.seconds for share in shares):
-            writing = whole("writing")
-            idle = max(0.0, elapsed * len(shares) - writing)
-            found.append(Stage(phase, "writers", len(shares), writing, idle, 0.0, 0.0, 0.0))
+            writing, disk = whole("writing"), whole("disk")
+            idle = max(0.0, elapsed * len(shares) - writing - disk)
+            found.append(Stage(phase, "writers", len(shares), writing, idle, 0.0, 0.0, disk))
         for name, (busy, idle, memory, device) in self.stages.items():
             found.append(Stage(phase, name, workers, busy, idle, 0.0, memory, device))
         return found

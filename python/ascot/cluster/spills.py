@@ -48,6 +48,7 @@ from ascot.cluster.actors import (
 )
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
 from ascot.cluster.headers import header_of, with_header
+from ascot.cluster.limits import CALLS
 from ascot.cluster.writer import Writer
 from ascot.errors import AscotError, FileMissing
 
@@ -265,7 +266,9 @@ class SpillWorker(Worker):
         self._bounds = bounds
         if self._packed is None:
             return None, None
-        self._mapper, error = guarded(lambda: PairSpiller(options, self._own_functions(), job, shape))
+        self._mapper, error = guarded(
+            lambda: PairSpiller(options, self._own_functions(), job, shape, calls=self._calls)
+        )
         return None, error
 
     def spill(self, span: dict[str, Any], directory: str) -> Any:
@@ -285,10 +288,12 @@ class SpillWorker(Worker):
                     told, sizes = _native.spill_chunk(options, self._bounds, local, longest, directory)
                     result = json.loads(told[0])["result"]
                 else:
-                    result, sizes = self._mapper.spill(local, options, directory)
+                    with self._limit():
+                        result, sizes = self._mapper.spill(local, options, directory)
             check = _native.seal_chunk(directory, sizes)
             sums = {name: result[name] for name in ("records_in", "bytes_in", "checksum")}
             work = {"seconds": monotonic() - began, "fetched_bytes": self._objects.fetched}
+            work["passes"] = result["passes"]
             return {**sums, **work, "check": check, "directory": directory}
 
         result, error = guarded(spilled)
@@ -389,8 +394,12 @@ class SpillWorker(Worker):
 
             job = Job(merged)
             try:
-                with open(read.descriptor, "rb", BUFFER_BYTES, closefd=False) as pairs, new_file(output) as out:
-                    write_all_of(reduced(functions, pairs, PARTITION.size), out)
+                with (
+                    open(read.descriptor, "rb", BUFFER_BYTES, closefd=False) as pairs,
+                    new_file(output) as out,
+                    self._limit(),
+                ):
+                    write_all_of(reduced(functions, pairs, PARTITION.size, self._calls), out)
             except BaseException:
                 # The merge is not read any more.
                 read.close()
@@ -478,7 +487,8 @@ class SpillServer(Writer):
                     for name in os.listdir(place):
                         remove_chunk(os.path.join(place, name))
                 spills = os.path.join(os.path.dirname(place), SPILLS)
-                remove_files(os.path.dirname(place), MARK + "*")
+                for pattern in (MARK + "*", CALLS + "*"):
+                    remove_files(os.path.dirname(place), pattern)
                 if os.path.isdir(spills):
                     _native.remove_leftovers([spills])
                     for pattern in ("*" + UNFINISHED, PAIRS_FILE + "*"):

@@ -28,6 +28,7 @@ from ascot import errors
 from ascot._native import bytes_text
 from ascot.cluster import registry
 from ascot.cluster.fleet import Fleet
+from ascot.cluster.limits import StalledCall
 from ascot.cluster.manifest import JobDirectory
 from ascot.cluster.nodes import Node
 from ascot.cluster.reports import ClusterReport, Phase
@@ -75,6 +76,9 @@ class Watch:
         # When the driver was told that a node is silent, and the processes of each node that have not run.
         self._told = dict(self._answered)
         self._still: dict[str, dict[int, float]] = {}
+        # Calls of functions without progress on each node, and those that the log has.
+        self._stalled: dict[str, list[StalledCall]] = {}
+        self._logged: set[tuple[Any, ...]] = set()
         # How far the clock of each node is behind that of this process.
         self._apart: dict[str, float] = {}
         self._calls: dict[str, tuple[Node, Any, Any]] = {}
@@ -204,6 +208,24 @@ class Watch:
                 self._still[node.name] = {}
         return found
 
+    def stalled(self) -> str:
+        """The call of a function that has made no progress for the longest time, to follow other words; empty without
+        one. The log has each call once. Raises FunctionFailed if it takes longer than it may."""
+        live = {node.name for node in self._fleet.nodes}
+        found = [(call, name) for name, calls in list(self._stalled.items()) if name in live for call in calls]
+        for call, name in found:
+            known = (name, call.function, call.file, call.offset, call.key)
+            if known not in self._logged:
+                self._logged.add(known)
+                self.event(f"node {name}: {call.told()}")
+        if not found:
+            return ""
+        longest, _ = max(found, key=lambda one: one[0].seconds)
+        limit = self._job.get("function_timeout")
+        if limit is not None and longest.seconds >= limit:
+            raise longest.failure()
+        return f"; {longest.told()}"
+
     def _requests(self) -> list[str]:
         return sorted(glob(os.path.join(escape(self._directory.path), REQUESTS)))
 
@@ -255,7 +277,9 @@ class Watch:
         for node in list(self._fleet.nodes):
             writer = node.writer
             if writer is not None and node.name not in self._calls:
-                self._calls[node.name] = node, writer, writer.samples.remote(list(node.processes), is_last)
+                places = [os.path.join(one, f"ascot-cluster-{self._job['job']}") for one in node.temp]
+                call = writer.samples.remote(list(node.processes), places, is_last)
+                self._calls[node.name] = node, writer, call
         # A writer that was replaced because it hung may never answer.
         for name, (node, writer, _) in list(self._calls.items()):
             if node.writer is not writer:
@@ -273,8 +297,10 @@ class Watch:
             with suppress(self._ray.exceptions.RayError):
                 self._take(node, *self._ray.get(call))
 
-    def _take(self, node: Node, now: float, rows: list[list[float]], still: dict[int, float]) -> None:
-        self._still[node.name] = still
+    def _take(
+        self, node: Node, now: float, rows: list[list[float]], still: dict[int, float], stalled: list[StalledCall]
+    ) -> None:
+        self._still[node.name], self._stalled[node.name] = still, stalled
         came = self._answered[node.name] = time.monotonic()
         # The answer that came fastest tells best how far the clocks are apart, also for the samples before it.
         before = self._apart.get(node.name, came - now)

@@ -21,6 +21,7 @@ from ascot.cluster.actors import (
     runs,
 )
 from ascot.cluster.chunks import ChunkSet
+from ascot.cluster.limits import CALLS, StalledCall, stalled_calls
 from ascot.cluster.memory import WAITING_BYTES_MIN
 from ascot.cluster.sampling import Sampler, Written
 from ascot.cluster.settings import USUAL, Settings, size_of
@@ -54,7 +55,7 @@ class Writer:
         if secret:
             raise_descriptor_limit()
             self._server = _native.BatchServer(address, secret, shape.get("batch_bytes", 0), settings.write_depth)
-        self._writing = 0.0
+        self._writing = self._waited = 0.0
         self._bytes = self._runs = 0
         self._peaks = Peaks()
         self._sampler = Sampler(address, self._look)
@@ -113,6 +114,7 @@ class Writer:
             files = self._open.pop(number, None)
             if files is not None:
                 self._runs -= files.runs
+                self._waited -= files.waited
             try:
                 if files is None and _is_destination(directory):
                     files = _native.PartitionFiles(directory, self._job, number)
@@ -142,7 +144,8 @@ class Writer:
             failed = [error for _, error in (self.remove(*one) for one in destinations) if error is not None]
             for parent in {os.path.dirname(directory) for _, directory in destinations}:
                 spills = os.path.join(parent, SPILLS)
-                remove_files(parent, MARK + "*")
+                for pattern in (MARK + "*", CALLS + "*"):
+                    remove_files(parent, pattern)
                 _native.remove_leftovers([spills])
                 for pattern in (PAIRS_FILE + "*", "*" + UNFINISHED):
                     remove_files(spills, pattern)
@@ -155,14 +158,18 @@ class Writer:
         return guarded(cleaned)
 
     def account(self) -> dict[str, Any]:
-        """Seconds of writing, bytes appended, the most memory that the process had, what was written within which
-        seconds from the first to the last buffer, by workers if nothing was appended, and in how many runs the disks
-        got what was appended; since the last account."""
+        """Seconds of writing and of waiting for disks, bytes appended, the most memory that the process had, what was
+        written within which seconds from the first to the last buffer, by workers if nothing was appended, and in how
+        many runs the disks got what was appended; since the last account."""
         self._peaks.look()
         self._look()
         by_workers = self._sampler.written()
         with self._lock:
-            told: dict[str, Any] = {"writing": self._writing, "bytes": self._bytes, "peak": self._peaks.bytes}
+            told: dict[str, Any] = {"bytes": self._bytes, "peak": self._peaks.bytes}
+            waited = sum(files.waited for files in self._open.values())
+            # Several disks may be waited for at the same time.
+            told["disk"] = min(self._writing, waited - self._waited)
+            told["writing"], self._waited = self._writing - told["disk"], waited
             told["written"] = self._written.told() if self._bytes else by_workers
             until_now = sum(files.runs for files in self._open.values())
             told["runs"], self._runs = until_now - self._runs, until_now
@@ -183,12 +190,14 @@ class Writer:
         self._sampler.begin(processes)
 
     def samples(
-        self, processes: list[int], is_last: bool = False
-    ) -> tuple[float, list[list[float]], dict[int, float]]:
-        """The time of this moment and the samples since the last call, and which processes have not run for how many
-        seconds. Those to come are also of these processes. If it is the last call, the samples end at this moment."""
+        self, processes: list[int], directories: list[str], is_last: bool = False
+    ) -> tuple[float, list[list[float]], dict[int, float], list[StalledCall]]:
+        """The time of this moment and the samples since the last call, which processes have not run for how many
+        seconds, and the calls of functions without progress, of which workers write files in the directories of the
+        job. The samples to come are also of these processes. If it is the last call, they end at this moment."""
         self._sampler.watch(processes)
-        return *self._sampler.taken(is_last), self._sampler.still()
+        stalled = [call for process, call in stalled_calls(directories) if process in processes and runs(process)]
+        return *self._sampler.taken(is_last), self._sampler.still(), stalled
 
 
 def _is_destination(directory: str) -> bool:

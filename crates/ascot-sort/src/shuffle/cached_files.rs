@@ -17,6 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use ascot_bowtie::engine::{WaitingMemory, Write, WriteBehind};
 use ascot_io::threads::{Thread, spawn};
@@ -39,6 +40,7 @@ pub struct WaitingControl {
     /// New limits, which hold from the next batch on: the least mean length of runs, and the most that waits, bytes.
     limits: Mutex<Option<(u64, u64)>>,
     runs: AtomicU64,
+    waited_ns: AtomicU64,
 }
 
 impl WaitingControl {
@@ -53,13 +55,19 @@ impl WaitingControl {
         self.runs.load(Relaxed)
     }
 
+    /// The time in which appends and syncs waited for the device.
+    pub fn waited(&self) -> Duration {
+        Duration::from_nanos(self.waited_ns.load(Relaxed))
+    }
+
     /// The limits, if they are new.
     pub(super) fn changed(&self) -> Option<(u64, u64)> {
         self.limits.lock().unpoisoned().take()
     }
 
-    pub(super) fn note_runs(&self, runs: u64) {
-        self.runs.store(runs, Relaxed);
+    pub(super) fn note(&self, files: &CachedFiles) {
+        self.runs.store(files.behind.runs(), Relaxed);
+        self.waited_ns.store(files.waited.as_nanos() as u64, Relaxed);
     }
 }
 
@@ -70,6 +78,8 @@ pub(super) struct CachedFiles {
     files: Vec<Option<OpenFile>>,
     device: DeviceWriter,
     part_bytes: usize,
+    /// The time in which calls waited for the device.
+    waited: Duration,
 }
 
 struct OpenFile {
@@ -86,7 +96,8 @@ impl CachedFiles {
     pub fn new(limits: WaitingMemory) -> Result<CachedFiles> {
         let behind = WriteBehind::new(limits);
         let device = DeviceWriter::start()?;
-        Ok(CachedFiles { behind, files: Vec::new(), device, part_bytes: part_bytes(limits) })
+        let part_bytes = part_bytes(limits);
+        Ok(CachedFiles { behind, files: Vec::new(), device, part_bytes, waited: Duration::ZERO })
     }
 
     /// Sets other limits. They hold from the next append on.
@@ -143,18 +154,15 @@ impl CachedFiles {
         }
         self.behind.written(self.device.written()?);
         while self.behind.waiting_bytes() > 0 {
-            self.behind.written(self.device.wait()?);
+            self.wait()?;
         }
+        let began = Instant::now();
         for OpenFile { file, path, .. } in self.files.iter().flatten() {
             let synced = file.sync_data().during(Action::Sync, path);
             synced.inspect_err(|error| self.device.fail(error))?;
         }
+        self.waited += began.elapsed();
         Ok(())
-    }
-
-    /// Times that the device turned to another file.
-    pub fn runs(&self) -> u64 {
-        self.behind.runs()
     }
 
     fn make_room(&mut self, bytes: u64) -> Result<(), IoError> {
@@ -166,8 +174,16 @@ impl CachedFiles {
             if self.behind.has_room(bytes) {
                 return Ok(());
             }
-            self.behind.written(self.device.wait()?);
+            self.wait()?;
         }
+    }
+
+    fn wait(&mut self) -> Result<(), IoError> {
+        let began = Instant::now();
+        let written = self.device.wait();
+        self.waited += began.elapsed();
+        self.behind.written(written?);
+        Ok(())
     }
 
     fn begin(&mut self, Write { output, range }: Write) {
@@ -368,6 +384,26 @@ mod tests {
         assert_eq!(files.append(good, &[1; 100]).expect_err("broken").to_string(), error);
         assert_eq!(files.device.wait().expect_err("broken").to_string(), error);
         assert!(files.sync().is_err());
+    }
+
+    /// Appends that find memory do not wait for the device, and all others do.
+    #[test]
+    fn what_waits_for_the_device_is_told() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (max_bytes, waits) in [(8 << 20, false), (1 << 20, true)] {
+            let path = dir.path().join(max_bytes.to_string());
+            let limits = WaitingMemory { run_bytes: 1 << 20, max_bytes };
+            let mut files = CachedFiles::new(limits).expect("a thread");
+            let own = files.add(file(&path), path, 0);
+            files.append(own, &[1; 4 << 20]).expect("appended");
+            assert_eq!(files.waited > Duration::ZERO, waits, "{max_bytes}");
+            let before = files.waited;
+            files.sync().expect("synced");
+            assert!(files.waited > before);
+            let control = WaitingControl::default();
+            control.note(&files);
+            assert_eq!(control.waited(), files.waited);
+        }
     }
 
     /// A closed file frees its space, also if some of it still waits.

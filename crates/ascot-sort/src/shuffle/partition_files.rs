@@ -326,7 +326,7 @@ impl PartitionFiles {
         }
         self.log_batch(&path, batch.number, &stored)?;
         self.chunks.entry(batch.number.chunk).or_default().note(batch.number);
-        self.control.note_runs(self.cached.runs());
+        self.control.note(&self.cached);
         Ok(true)
     }
 
@@ -378,7 +378,7 @@ impl PartitionFiles {
     /// Those of the file system.
     pub fn sync(&mut self) -> Result<()> {
         self.cached.sync()?;
-        self.control.note_runs(self.cached.runs());
+        self.control.note(&self.cached);
         let path = self.dir.join(LOG);
         Ok(self.log.sync_data().during(Action::Sync, &path)?)
     }
