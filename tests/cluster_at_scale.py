@@ -1,6 +1,7 @@
 """A sort of virtual data on virtual nodes by the real driver: what the driver needs, as JSON.
 
     python tests/cluster_at_scale.py DIRECTORY --nodes 1000 --bytes 100e12 --fault kill|resume|none
+    python tests/cluster_at_scale.py DIRECTORY --nodes 296 --bytes 100e12 --machine published
 
 The driver, the fleet, the journal and the shares are those of the package; only Ray and its actors are virtual
 (`virtual_ray`).
@@ -11,8 +12,10 @@ import contextlib
 import gc
 import json
 import os
+import random
 import resource
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import ascot
@@ -22,11 +25,27 @@ from ascot.cluster import checks, fleet, jobs, memory
 from ascot.cluster.manifest import JobDirectory, Progress
 from ascot.cluster.nodes import discover
 
-# A node of the CloudSort benchmark: 16 processors, 122 GiB of which a job takes half, and 1 GB/s of its disks.
-CPUS = 16
-MEMORY = 61 << 30
-STORE = 2 << 30
-NODE_BYTES_PER_S = 1e9
+
+@dataclass(frozen=True)
+class Machine:
+    """A node: its processors, the memory that a job takes, its object store, and the rate at which its disks read and
+    write at once, bytes/s, with the deviation over the nodes."""
+
+    cpus: int
+    memory: int
+    store: int
+    bytes_per_s: float
+    deviation: float = 0.0
+    uniform: bool = False
+
+
+MACHINES = {
+    # Of the CloudSort benchmark: 122 GiB, of which a job takes half.
+    "cloudsort": Machine(16, 61 << 30, 2 << 30, 1e9),
+    # Of the published sort of 100 TB in 915 seconds (Conley et al., cluster B-296: 120 GB; DiskBench). It had no
+    # sample. The network is faster than the disks (NetBench, 1237 MB/s).
+    "published": Machine(32, 60 * 10**9, 2 << 30, 811.01e6, 3.83e6, uniform=True),
+}
 FILE_BYTES = 2_000_000_000
 RECORDS = ascot.Fixed(100, key=slice(0, 10))
 
@@ -59,10 +78,10 @@ def sampler(directory):
     return sample
 
 
-def described_job(directory, total, nodes):
+def described_job(directory, total, nodes, machine=MACHINES["cloudsort"]):
     """A job as `ascot.cluster.sort` describes it, and its world."""
     files = int(total // FILE_BYTES)
-    shape = memory.shape_of(files * FILE_BYTES, nodes, MEMORY, STORE, CPUS, None)
+    shape = memory.shape_of(files * FILE_BYTES, nodes, machine.memory, machine.store, machine.cpus, None)
     options = jobs.Request([directory / "sample"], RECORDS, None, False, {}).options
     options["inputs"] = [f"/data/input-{number:06}" for number in range(files)]
     inputs = checks.Inputs([(FILE_BYTES, 1)] * files, [0] * files, b"", None)
@@ -70,20 +89,22 @@ def described_job(directory, total, nodes):
         "kind": "sort",
         **jobs._names(options, str(directory / "out"), inputs, False),
         "record_bytes": 100,
-        "memory_per_node": MEMORY,
+        "memory_per_node": machine.memory,
         "shape": shape.to_json(),
-        "uniform": False,
+        "uniform": machine.uniform,
         "address": "auto",
         "transport": "ray",
         "shuffle": "push",
         "views": False,
     }
+    dice = random.Random(915)
+    rates = [dice.gauss(machine.bytes_per_s, machine.deviation) for _ in range(nodes)]
     world = virtual_ray.World(
-        nodes,
-        cpus=CPUS,
-        memory=MEMORY,
-        store=STORE,
-        seconds_per_byte=CPUS / NODE_BYTES_PER_S,
+        cpus=machine.cpus,
+        memory=machine.memory,
+        store=machine.store,
+        # Those of a worker: the disks serve all of them.
+        seconds_per_byte=[shape.workers / rate for rate in rates],
         sample=sampler(directory),
     )
     world.input_bytes = dict.fromkeys(options["inputs"], FILE_BYTES)
@@ -97,11 +118,13 @@ class Watch:
     def __init__(self, ray, job, act):
         self.ray, self.job, self.act = ray, job, act
         self.peak = self.journal = self.directory = 0
-        self.phases = {}
+        # When each phase began, and when the last one ended, in virtual seconds.
+        self.phases, self.ended = {}, 0.0
 
     def __call__(self, progress):
         self.peak = max(self.peak, resident())
         self.phases.setdefault(progress.phase, self.ray.now)
+        self.ended = self.ray.now
         name = self.job["output"] + ".job"
         if os.path.isdir(name):
             sizes = {}
@@ -120,8 +143,8 @@ def attempt(ray, job, opened, done, watch):
     return jobs._run(virtual).report
 
 
-def run(directory, nodes, total, fault):
-    job, world = described_job(directory, total, nodes)
+def run(directory, nodes, total, fault, machine):
+    job, world = described_job(directory, total, nodes, MACHINES[machine])
     ray = virtual_ray.VirtualRay(world)
     fleet.time = ray
     lost = {}
@@ -180,6 +203,7 @@ def run(directory, nodes, total, fault):
         "checksum_is_right": int(report.checksum, 16) == world.checksum and report.records * 100 == world.total_bytes,
         "outputs": os.path.isdir(job["output"]),
         "phases": watch.phases,
+        "ended": watch.ended,
     }
 
 
@@ -189,10 +213,11 @@ def main():
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--bytes", type=float, default=100e12)
     parser.add_argument("--fault", choices=("none", "kill", "resume"), default="none")
+    parser.add_argument("--machine", choices=MACHINES, default="cloudsort")
     given = parser.parse_args()
     # The list of jobs of the user is not for these.
     os.environ["XDG_STATE_HOME"] = str(given.directory)
-    print(json.dumps(run(given.directory, given.nodes, given.bytes, given.fault), indent=1))
+    print(json.dumps(run(given.directory, given.nodes, given.bytes, given.fault, given.machine), indent=1))
 
 
 if __name__ == "__main__":

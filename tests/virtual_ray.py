@@ -106,8 +106,8 @@ class Actor:
 
 
 class VirtualNode:
-    def __init__(self, number, shape):
-        self.number, self.is_alive, self.shape = number, True, shape
+    def __init__(self, number, shape, seconds_per_byte):
+        self.number, self.is_alive, self.shape, self.seconds_per_byte = number, True, shape, seconds_per_byte
         self.id = f"{number:08x}" + "0" * 48
         self.address = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
@@ -115,13 +115,13 @@ class VirtualNode:
 class World:
     """The nodes and what is in their files.
 
-    `seconds_per_byte` are those of a worker.
+    `seconds_per_byte` are those of a worker of each node.
     """
 
-    def __init__(self, nodes, *, cpus, memory, store, seconds_per_byte, sample):
+    def __init__(self, *, cpus, memory, store, seconds_per_byte, sample):
         shape = {"CPU": cpus, "memory": memory, "object_store_memory": store}
-        self.nodes = [VirtualNode(number, shape) for number in range(nodes)]
-        self.seconds_per_byte, self.sample = seconds_per_byte, sample
+        self.nodes = [VirtualNode(number, shape, one) for number, one in enumerate(seconds_per_byte)]
+        self.sample = sample
         # Chunks by the destinations that they went to: what a destination has is the union of those it is in.
         self.delivered = {}
         self.reached = {}
@@ -264,11 +264,11 @@ class VirtualWorker:
         """How long a call takes."""
         world = self.world
         if name == "map":
-            # Some chunks take up to a fifth longer.
-            jitter = 1 + arguments[0] * 7919 % 1000 / 5000
-            return (arguments[1]["end"] - arguments[1]["start"]) * world.seconds_per_byte * jitter
+            # Chunks take up to a tenth more or less.
+            jitter = 0.9 + arguments[0] * 7919 % 1000 / 5000
+            return (arguments[1]["end"] - arguments[1]["start"]) * self.node.seconds_per_byte * jitter
         if name == "sort":
-            return world.total_bytes / world.all_partitions * world.seconds_per_byte
+            return world.total_bytes / world.all_partitions * self.node.seconds_per_byte
         return CALL_SECONDS
 
 
