@@ -10,9 +10,9 @@ import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ascot.cluster import bench, helpers
+from ascot.cluster import bench, helpers, node_types
 from ascot.cluster.bench import rounds_of_pairs
-from ray_machines import NODES, PAIR, RECORDS, processes_of
+from ray_machines import MEMORY, NODES, PAIR, RECORDS, processes_of
 
 pytestmark = pytest.mark.cluster(nodes=PAIR)
 
@@ -107,6 +107,48 @@ def test_the_network_is_measured_between_all_pairs(cluster, count):
     listening = {peer.rpartition(":")[0] for one in found.data["rounds"] for run in one for peer in run["peers"]}
     assert listening == {name.split(" ")[0] for name in names}
     assert [notice.split(":")[0] for notice in found.notices] == ["pairs", "all to all"]
+
+
+def test_rates_of_a_node_type_are_those_of_the_slower_phase_and_of_all_to_all():
+    usual = {"directions": "both", "preallocated": False, "role": "reading"}
+    rates = {"map": {"a": (6.0, 5.0), "b": (9.0, 7.0)}, "sort": {"a": (8.0, 9.0), "b": (8.0, 9.0)}}
+    disks = [
+        {**usual, "phase": phase, "node": node, "role": role, "bytes_per_s": rate}
+        for phase, nodes in rates.items()
+        for node, own in nodes.items()
+        for role, rate in zip(("reading", "writing"), own, strict=True)
+    ]
+    others = [{"directions": "reading"}, {"preallocated": True}]
+    disks += [{**usual, **other, "phase": "map", "node": "a", "bytes_per_s": 1.0} for other in others]
+    # Each node has two volumes.
+    assert node_types._disks([*disks, *disks]) == (12.0, 2.0)
+    network = [{"sender": "a", "connections": 1, "bytes_per_s": 9.0}]
+    for count in (1, 2):
+        network += [{"sender": None, "connections": count, "bytes_per_s": count * rate} for rate in (2.0, 4.0)]
+    assert node_types._network(network) == [(2, 1, 3.0), (2, 2, 6.0)]
+
+
+def test_the_type_of_the_nodes_is_measured_and_planned_with(cluster, disk):
+    ascot.gen(100_000, to=disk / "a")
+    done = ascot.cluster.sort(
+        disk / "a", disk / "out", layout=RECORDS, address=cluster.address, memory_per_node=MEMORY, progress=None
+    )
+    given = {"usd_per_hour": 2, "coordinator_usd_per_hour": 0.5, "address": cluster.address, "size": "40MB"}
+    with pytest.raises(errors.FileError, match="none/type: No such file"):
+        ascot.cluster.node_type(disk / "none" / "type", **given)
+    file = disk / "mine.toml"
+    text = ascot.cluster.node_type(file, **given, sort=done, name='a "name"')
+    assert file.read_text() == text and text.startswith('name = "a \\"name\\""\nusd_per_hour = 2\n')
+    assert "\ncores = 1\n" in text and f"\npeers = {PAIR}\nconnections = 1\n" in text
+    # The plan has the phases of the sort, and without it the rates of disks and network.
+    own = {"nodes": PAIR, "node_type": file, "uniform": True}
+    plan = ascot.plan.cluster("10MB", **own, network="infinite")
+    phases = [one.seconds for one in done.report.phases if one.name != "sample"]
+    assert [one.seconds for one in plan.phases] == pytest.approx(phases, rel=0.02)
+    assert str(plan).splitlines()[1] == f'cluster   {PAIR} nodes of a "name"'
+    file.write_text("".join(line for line in text.splitlines(True) if not line.startswith("small_sort")))
+    assert {one.bound_by for one in ascot.plan.cluster("10MB", **own).phases} <= {"disks", "network"}
+    assert sorted(os.listdir(disk)) == ["a", "mine.toml", "out"] and cluster.left_over() == []
 
 
 def test_nodes_make_the_records_of_one_machine_and_check_them(cluster, disk):

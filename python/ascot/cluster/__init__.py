@@ -9,6 +9,7 @@ Needs Ray: `pip install ascot[cluster]`.
 
 from ascot.cluster.bench import diskbench, netbench
 from ascot.cluster.jobs import Finished, map_reduce, remove, resume, sort
+from ascot.cluster.node_types import node_type
 from ascot.cluster.records import check, gen
 from ascot.cluster.reports import ClusterReport, NodeShare, Phase, Stage
 from ascot.cluster.series import Series
@@ -28,6 +29,7 @@ __all__ = [
     "gen",
     "map_reduce",
     "netbench",
+    "node_type",
     "open_parts",
     "remove",
     "resume",

@@ -26,7 +26,7 @@ from ascot.progress import ProgressLike, reporter
 from ascot.sources import PathLike
 from ascot.tables import Cell, Table, table_of
 
-__all__ = ["diskbench", "netbench", "rounds_of_pairs"]
+__all__ = ["check_disk_options", "check_net_options", "diskbench", "netbench", "rounds_of_pairs"]
 
 KIB, MIB = 1 << 10, 1 << 20
 # The limits of the lab, in which nodes would refuse a number after they were connected.
@@ -61,7 +61,7 @@ def diskbench(
     """
     named = [os.path.abspath(path) for path in arguments.paths("temp", temp)]
     options = disk_options([], [], size, request, memory, rounds, seconds)
-    _check_disk_options(options)
+    check_disk_options(options)
     with reporter(progress) as report, helpers(arguments.text("address", address), 1) as made:
         places = made.each(lambda _, actor: actor.directories.remote(named), None, "directories")
         given = {
@@ -76,7 +76,7 @@ def diskbench(
     return table_of(rows, f"disks of {len(reports)} nodes", data=facts, notices=notices)
 
 
-def _check_disk_options(options: dict[str, Any]) -> None:
+def check_disk_options(options: dict[str, Any]) -> None:
     """Refuses before a connection what every node would refuse."""
     request = _bytes_of(options, "request", REQUEST_BYTES)
     if request % PAGE_BYTES or request > REQUEST_BYTES_MAX:
@@ -94,7 +94,7 @@ def _check_disk_options(options: dict[str, Any]) -> None:
         arguments.wrong_value("seconds", options["seconds"], accepted)
 
 
-def _check_net_options(options: dict[str, Any]) -> None:
+def check_net_options(options: dict[str, Any]) -> None:
     """Refuses before a connection what every node would refuse."""
     if _bytes_of(options, "size", NET_BYTES_MIN) < NET_BYTES_MIN:
         arguments.wrong_value("size", options["size"], "64 KiB or more")
@@ -156,7 +156,7 @@ def netbench(
     the node.
     """
     options = net_options(2, size, block, connections, False, memory)
-    _check_net_options(options)
+    check_net_options(options)
     with reporter(progress) as report, helpers(arguments.text("address", address), 1) as made:
         nodes = made.nodes
         if len(nodes) < 2:
