@@ -43,7 +43,7 @@ def redis(directory):
 
 @pytest.mark.parametrize(
     "shuffle, phase, share",
-    [("push", MAP, 0.15), long("push", SORT, 0.6), long("pull", MAP, 0.15), ("pull", SORT, 0.6)],
+    [("push", MAP, 0.15), long("push", SORT, 0.6), long("pull", MAP, 0.15), long("pull", SORT, 0.6)],
 )
 def test_the_head_is_killed_and_started_again(disk, shuffle, phase, share):
     if shutil.which("redis-server") is None:

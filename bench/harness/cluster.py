@@ -217,6 +217,18 @@ class Bench:
         self.clear()
         return told
 
+    def flight(self, path: Path) -> dict[str, Any]:
+        """The shuffle over Arrow Flight, which moves bytes."""
+        self.clear()
+        measure.drop_caches()
+        words = [sys.executable, str(PEERS / "flight_shuffle.py"), str(path), str(self.temp), str(self.options.nodes)]
+        told: dict[str, Any] = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+        # Whole batches of 4 MiB.
+        if told["bytes"] != path.stat().st_size // (4 * MIB) * 4 * MIB:
+            raise RuntimeError(f"flight_shuffle moved {told['bytes']} bytes of {path.stat().st_size}")
+        self.clear()
+        return told
+
     def disk(self, size: int) -> dict[str, Any]:
         """DiskBench: the rate at which the volume reads and writes at once, as each phase does, bytes/s."""
         self.clear()
@@ -291,6 +303,7 @@ def _sorts(bench: Bench, keep: Callable[[Any], None]) -> dict[str, Any]:
             now["Spark"] = bench.spark(size, bench.spark_settings()[best])
         for mode in ("group", "move"):
             now[f"TCP, {mode}"] = min((bench.tcp(path, one, mode) for one in THREADS), key=lambda one: one["seconds"])
+        now["Arrow Flight"] = bench.flight(path)
         now["disk"] = bench.disk(size // 2)
         for name, one in now.items():
             if "checksum" in one and one["checksum"] != expected:

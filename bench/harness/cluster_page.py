@@ -66,6 +66,7 @@ def _programs(result: dict[str, Any]) -> list[str]:
     labels |= {"one process": f"`ascot sort` within {binary(result['memory'] * result['nodes'])}"}
     labels |= {"one process, little memory": "`ascot sort` within a quarter of the data"}
     labels |= {"TCP, group": "plain TCP, records grouped", "TCP, move": "plain TCP, sendfile (bytes moved only)"}
+    labels |= {"Arrow Flight": "Arrow Flight (bytes moved only)"}
     for name, label in labels.items():
         runs = _runs(result, name)
         if not runs:
@@ -142,10 +143,11 @@ def _transports(result: dict[str, Any]) -> list[str]:
         parts = " | ".join(f"{value / size * 1e9:.2f}" for value in (whole, *kinds.values(), whole - base))
         lines.append(f"| {name} | {parts} |")
     lines.append(f"| none: one process maps and appends | {base / size * 1e9:.2f} |  |  |  | 0.00 |")
-    for mode in ("group", "move"):
-        runs = _runs(result, f"TCP, {mode}")
-        cpu = statistics.median(one["cpu"] for one in runs) / size * 1e9
-        lines.append(f"| plain TCP, {mode} | {cpu:.2f} |  |  |  |  |")
+    moved = {"TCP, group": "plain TCP, group", "TCP, move": "plain TCP, move", "Arrow Flight": "Arrow Flight, move"}
+    for name, label in moved.items():
+        if runs := _runs(result, name):
+            cpu = statistics.median(one["cpu"] for one in runs) / size * 1e9
+            lines.append(f"| {label} | {cpu:.2f} |  |  |  |  |")
     return lines
 
 
