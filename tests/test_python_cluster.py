@@ -122,6 +122,22 @@ def test_a_repeated_batch_is_ignored(disk):
     assert files.nbytes == 100_000 and files.complete_chunks() == [0]
 
 
+def test_a_batch_for_files_that_lost_their_names_is_refused(disk):
+    """What is appended to a volume that was unmounted is lost, although its files are still open."""
+    files = _native.PartitionFiles(disk / "d", bytes(16), 0)
+    assert files.append(_native.make_batch(bytes(16), 0, 0, 0, False, [(0, b"x")]))
+    (disk / "d").rename(disk / "gone")
+    batch = _native.make_batch(bytes(16), 0, 0, 1, True, [(0, b"y")])
+    with pytest.raises(errors.FileMissing, match="d/batches: No such file"):
+        files.append(batch)
+    # Nor are files of the same name its own.
+    (disk / "d").mkdir()
+    (disk / "d" / "batches").touch()
+    with pytest.raises(errors.FileMissing, match="d/batches: No such file"):
+        files.append(batch)
+    assert (disk / "gone" / "partition-00000").read_bytes() == b"x"
+
+
 # ---------------------------------------------------------------- bad input
 
 

@@ -19,7 +19,7 @@
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{BufReader, ErrorKind, Read};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -320,6 +320,7 @@ impl PartitionFiles {
         if !received.takes(batch.number) {
             return Err(damaged(&path, self.log_bytes, "batches before this one are missing").into());
         }
+        self.check_place(&path)?;
         let mut stored = Vec::with_capacity(batch.pieces.len());
         for piece in &batch.pieces {
             stored.push(self.append_piece(piece, &batch.bytes[piece.range.clone()])?);
@@ -328,6 +329,14 @@ impl PartitionFiles {
         self.chunks.entry(batch.number.chunk).or_default().note(batch.number);
         self.control.note(&self.cached);
         Ok(true)
+    }
+
+    /// Checks that the log has its name: files of a volume that was unmounted can be written on, and nobody finds them.
+    fn check_place(&self, path: &Path) -> Result<(), IoError> {
+        let own = self.log.metadata().during(Action::Inspect, path)?;
+        let named = std::fs::symlink_metadata(path).during(Action::Open, path)?;
+        let is_own = (own.dev(), own.ino()) == (named.dev(), named.ino());
+        is_own.then_some(()).ok_or(Errno::NOENT).during(Action::Open, path)
     }
 
     fn append_piece(&mut self, piece: &BatchPiece, bytes: &[u8]) -> Result<StoredPiece, IoError> {
