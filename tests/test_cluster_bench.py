@@ -138,7 +138,7 @@ def test_the_type_of_the_nodes_is_measured_and_planned_with(cluster, disk):
         ascot.cluster.node_type(disk / "none" / "type", **given)
     file = disk / "mine.toml"
     text = ascot.cluster.node_type(file, **given, sort=done, name='a "name"')
-    assert file.read_text() == text and text.startswith('name = "a \\"name\\""\nusd_per_hour = 2\n')
+    assert file.read_text() == text and text.startswith('name = "a \\"name\\""\nusd_per_hour = 2.0\n')
     assert "\ncores = 1\n" in text and f"\npeers = {PAIR}\nconnections = 1\n" in text
     # The plan has the phases of the sort, and without it the rates of disks and network.
     own = {"nodes": PAIR, "node_type": file, "uniform": True}

@@ -262,7 +262,7 @@ def test_a_core_stays_free_on_every_node(disk, monkeypatch):
     ray = virtual_ray.VirtualRay(world)
     made = fleet.Fleet(ray, discover(ray), job, None)
     made.start([cluster_at_scale.FILE_BYTES] * len(job["inputs"]))
-    cpus = cluster_at_scale.CPUS
+    cpus = cluster_at_scale.MACHINES["cloudsort"].cpus
     assert [len(node.workers) for node in made.nodes] == [cpus - 4, 1, cpus - 4]
 
 

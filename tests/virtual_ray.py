@@ -301,7 +301,7 @@ class VirtualWriter:
     def begin(self, processes):
         return None
 
-    def samples(self, processes, directories, is_last=False):
+    def samples(self, processes, is_last=False, has_functions=False):
         return 0.0, [], {}, []
 
     def seconds(self, name, arguments):

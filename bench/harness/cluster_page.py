@@ -114,7 +114,7 @@ def _phases(result: dict[str, Any]) -> list[str]:
 
 
 def _states(phases: list[dict[str, Any]]) -> str:
-    """The mean share of each state in the time of the workers. `writing` is of the writers, beside them."""
+    """The mean share of each state in the time of the workers; `writing` and `disk` are of the writers."""
     found: dict[str, list[float]] = {}
     for phase in phases:
         whole = sum(phase["seconds"] * node["workers"] for node in phase["nodes"]) or 1.0
@@ -352,7 +352,7 @@ def markdown(result: dict[str, Any]) -> str:
             f"processes of a job: {statistics.median(starts):.1f} s ({_spread(starts)})." if starts else "",
             "", *_choices(result),
             "", "## Phases", "", *_phases(result), "",
-            "`writing` is of the writers, beside the workers.",
+            "`writing` and `disk` are of the writers, beside the workers.",
             "", "## Processor seconds per GB in map and shuffle", "", *_transports(result),
         ]  # fmt: skip
     if "skew" in result:

@@ -108,6 +108,8 @@ def main() -> None:
     pairs = [context.Pipe() for _ in range(count)]
     for number, (_, end) in enumerate(pairs):
         context.Process(target=node, args=(number, path, directory, count, token, end), daemon=True).start()
+        # The end of a process that dies is closed.
+        end.close()
     pipes = [own for own, _ in pairs]
     ports = [pipe.recv() for pipe in pipes]
     began = time.monotonic()

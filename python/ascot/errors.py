@@ -157,10 +157,11 @@ class Resumable(AscotError, OSError):
 
 
 class FunctionFailed(AscotError, RuntimeError):
-    """A function of the program raised an exception on a node of a cluster, or gave a wrong result.
+    """A function of the program raised an exception on a node of a cluster, gave a wrong result, or made no progress.
 
-    `traceback` is that of the exception as a text, empty for a wrong result. For a function of records, `file` is the
-    input and `offset` the position of the record in bytes; for a function of keys, `key` is the key.
+    `traceback` is that of the exception as a text, or the stack of a function without progress; it is empty for a
+    wrong result. For a function of records, `file` is the input and `offset` the position in bytes of the record, or
+    of the first one of the batch; for a function of keys, `key` is the key, or its first 60 bytes.
     """
 
     traceback: str

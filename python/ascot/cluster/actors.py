@@ -317,7 +317,7 @@ class Worker:
     def _own_functions(self) -> Functions:
         if self._functions is None:
             self._functions = Functions.unpacked(self._packed or b"")
-            self._calls.watch(self._job_directories()[0], self._settings["function_timeout"])
+            self._calls.watch(self._settings["function_timeout"])
         return self._functions
 
     def _limit(self) -> AbstractContextManager[None]:

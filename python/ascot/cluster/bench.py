@@ -26,7 +26,7 @@ from ascot.progress import ProgressLike, reporter
 from ascot.sources import PathLike
 from ascot.tables import Cell, Table, table_of
 
-__all__ = ["check_disk_options", "check_net_options", "diskbench", "netbench", "rounds_of_pairs"]
+__all__ = ["check_disk_options", "check_net_options", "check_nodes", "diskbench", "netbench", "rounds_of_pairs"]
 
 KIB, MIB = 1 << 10, 1 << 20
 # The limits of the lab, in which nodes would refuse a number after they were connected.
@@ -108,6 +108,12 @@ def check_net_options(options: dict[str, Any]) -> None:
         arguments.wrong_value("connections", shown, f"numbers from 1 to {CONNECTIONS_MAX}, such as [1, 2, 4]")
 
 
+def check_nodes(nodes: Sequence[Node]) -> None:
+    """Raises InvalidRequest for a cluster without a network."""
+    if len(nodes) < 2:
+        raise errors.InvalidRequest("the cluster has one node: there is no network to measure\n  start more nodes")
+
+
 def _bytes_of(options: dict[str, Any], name: str, usual: int) -> int:
     """The bytes of an option, or the usual ones if it is not given. A share is refused: nodes differ."""
     given = options[name]
@@ -159,10 +165,7 @@ def netbench(
     check_net_options(options)
     with reporter(progress) as report, helpers(arguments.text("address", address), 1) as made:
         nodes = made.nodes
-        if len(nodes) < 2:
-            raise errors.InvalidRequest(
-                "the cluster has one node: there is no network to measure\n  start more nodes"
-            )
+        check_nodes(nodes)
         groups = [[[nodes[one], nodes[other]] for one, other in pairs] for pairs in rounds_of_pairs(len(nodes))]
         reports = []
         for number, together in enumerate([*groups, [nodes]]):

@@ -10,7 +10,6 @@ destinations, so that a chunk that is mapped again gives the same batches. Memor
 
 from __future__ import annotations
 
-import os
 import resource
 import struct
 import sys
@@ -29,7 +28,7 @@ from ascot import _native, errors
 from ascot._native import bytes_text
 from ascot.arguments import shown
 from ascot.cluster.batches import records_of
-from ascot.cluster.limits import Calls, where_of
+from ascot.cluster.limits import PACKAGE, Calls, where_of
 from ascot.cluster.settings import USUAL, size_of
 
 __all__ = ["Functions", "PairMapper", "pair_options", "reduced"]
@@ -37,8 +36,6 @@ __all__ = ["Functions", "PairMapper", "pair_options", "reduced"]
 Pair = tuple[bytes, bytes]
 PAIRS = "keyed:u32"
 HEAD = struct.Struct("<II")
-# Frames of this package are not the program's.
-PACKAGE = os.path.dirname(__file__) + os.sep
 # Bytes of memory of a value that waits for `combine`, besides its own.
 VALUE_BYTES = 120
 
@@ -297,7 +294,8 @@ class PairMapper:
             batch = self._batch_of(span["path"], block, offset)
             failed: BaseException | None = None
             pairs: list[Pair] = []
-            self._calls.begin_records("map", span["path"], offset)
+            # An object is a file without a name here.
+            self._calls.begin_records("map", span.get("name", span["path"]), offset)
             try:
                 pairs = list(self._calls.given(pairs_of(self._functions.map(batch))))
             except self.faults as error:
@@ -352,7 +350,10 @@ class PairMapper:
         for key, values in waiting.items():
             self._calls.begin_key("combine", key)
             try:
-                found = list(values_of(combine(key, iter(values)), "combine")) if combine else values
+                found = values
+                if combine:
+                    made = values_of(combine(key, self._calls.taken(values)), "combine")
+                    found = list(self._calls.given(made))
             except self.faults as error:
                 raise failure("combine", where_of(None, None, key), error, key=key) from error
             finally:

@@ -1,17 +1,19 @@
 """The limits of functions of a program in a process of a node: memory, and time without progress.
 
-    function ─ steps ─▶ Calls ─ a file beside the spills ─▶ writer of the node ─ samples ─▶ driver
+    function ─ steps ─▶ Calls ─ memory with a name, once a second ─▶ writer of the node ─ samples ─▶ driver
 
 A step is a call, a value that a function takes, or a pair or an output that it gives. A process cannot end a function
-that runs in native code or waits for a lock, and answers no call of Ray meanwhile. So a thread of it writes the call
-to a file, and the driver ends the job.
+that runs in native code or waits for a lock, and answers no call of Ray meanwhile. So a thread of it notes the call
+that runs in a file in memory (`memfd_create`), which the writer of the node opens by /proc, and the driver ends the
+job. If native code does not let the thread run, the note grows old, which counts as well; then the stack is that
+which `faulthandler` writes without the interpreter. Nothing is left when a process ends.
 
-Invariants: only the time in which a function runs counts, not that in which batches are sent or pairs are read. A
-file is whole or not there, and there only while its call makes no progress.
+Invariant: only the time in which a function runs counts, not that in which batches are sent or pairs are read.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import resource
@@ -20,24 +22,24 @@ import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from glob import escape, glob
 from importlib import import_module
 from threading import Event, Thread, main_thread
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
 from ascot import errors
-from ascot.cluster.registry import write_whole
 
-__all__ = ["CALLS", "Calls", "StalledCall", "memory_limit", "stalled_calls", "where_of"]
+__all__ = ["PACKAGE", "Calls", "Notes", "StalledCall", "memory_limit", "where_of"]
 
 # What threads and allocators may reserve besides what a function uses: stacks have 8 MiB each.
 MARGIN_BYTES = 256 << 20
 # A call without progress for so long is reported.
 STALL_SECONDS = 60.0
 LOOK_SECONDS = 1.0
-# The files of calls without progress, in the directory of the job on a node.
-CALLS = "call-"
+# The files in memory, of the call that runs and of a stack.
+NOTE, STACK = "ascot-call", "ascot-stack"
+# Frames of this package are not the program's.
+PACKAGE = os.path.dirname(__file__) + os.sep
 
 
 @contextmanager
@@ -79,9 +81,8 @@ class StalledCall:
     def told(self) -> str:
         """The call for people."""
         key = None if self.key is None else bytes.fromhex(self.key)
-        return (
-            f"{where_of(self.file, self.offset, key)}: {self.function} has made no progress for {self.seconds:.0f} s"
-        )
+        where = "" if self.file is None and key is None else where_of(self.file, self.offset, key) + ": "
+        return f"{where}{self.function} has made no progress for {self.seconds:.0f} s"
 
     def failure(self) -> errors.FunctionFailed:
         """The error that ends the job."""
@@ -96,6 +97,10 @@ class StalledCall:
         )
 
 
+# A call that began since the last look, in native code that lets no other thread run.
+UNKNOWN = StalledCall("a function", None, None, None, 0.0, "")
+
+
 def where_of(file: str | None, offset: int | None, key: bytes | None) -> str:
     """What a function is called for."""
     return f"key {key[:60]!r}" if key is not None else f"{file}, records from byte {offset} on"
@@ -104,13 +109,13 @@ def where_of(file: str | None, offset: int | None, key: bytes | None) -> str:
 class Calls:
     """The calls of functions in this process, one at a time."""
 
-    __slots__ = ("_directory", "_stop", "file", "function", "key", "offset", "runs", "steps")
+    __slots__ = ("_stop", "_thread", "file", "function", "key", "offset", "runs", "steps")
 
     def __init__(self) -> None:
         self.function, self.file, self.offset, self.key = "", "", 0, b""
         # Whether the function runs at this moment, and how many steps were made.
         self.runs, self.steps = False, 0
-        self._directory = ""
+        self._thread: Thread | None = None
         self._stop = Event()
 
     def begin_records(self, function: str, file: str, offset: int) -> None:
@@ -140,34 +145,42 @@ class Calls:
             self.steps += 1
             self.runs = True
 
-    def watch(self, directory: str, limit_seconds: float | None) -> None:
-        """Starts the thread, which writes a call without progress to a file in a directory, at the latest after half
-        of the time that ends the job, if there is a limit."""
-        stall_seconds = STALL_SECONDS if limit_seconds is None else min(STALL_SECONDS, limit_seconds / 2)
-        if not self._directory:
-            self._directory = directory
-            Thread(target=self._run, args=(stall_seconds,), name="ascot calls", daemon=True).start()
+    def taken(self, items: Iterable[Any]) -> Iterator[Any]:
+        """What a function takes, one after another, each a step."""
+        for one in items:
+            self.steps += 1
+            yield one
 
-    def _run(self, stall_seconds: float) -> None:
-        name = os.path.join(self._directory, f"{CALLS}{os.getpid()}.json")
-        steps, since, is_there = -1, monotonic(), False
-        while not self._stop.wait(LOOK_SECONDS):
-            if not self.runs or self.steps != steps:
-                steps, since = self.steps, monotonic()
-                if is_there:
-                    _remove(name)
-                    is_there = False
-                continue
-            seconds = monotonic() - since
-            if seconds >= stall_seconds:
-                found = self._stalled(seconds)
-                # A full disk loses the word, and not the process.
-                with suppress(OSError):
-                    os.makedirs(self._directory, mode=0o700, exist_ok=True)
-                    is_there = True
-                    write_whole(name, asdict(found))
+    def watch(self, limit_seconds: float | None) -> None:
+        """Starts the thread, which notes the call that runs. It counts as one without progress at the latest after
+        half of the time that ends the job, if there is a limit."""
+        told_after = STALL_SECONDS if limit_seconds is None else min(STALL_SECONDS, limit_seconds / 2)
+        if self._thread is None:
+            self._thread = Thread(target=self._run, args=(told_after,), name="ascot calls", daemon=True)
+            self._thread.start()
 
-    def _stalled(self, seconds: float) -> StalledCall:
+    def _run(self, told_after: float) -> None:
+        steps, since = -1, monotonic()
+        with open(os.memfd_create(NOTE), "r+") as note, open(os.memfd_create(STACK), "r+") as stack:
+            # The first note is there before the first call.
+            is_over = False
+            while not is_over:
+                if self.steps != steps or not self.runs:
+                    steps, since = self.steps, monotonic()
+                # Unless the next look is in time.
+                faulthandler.dump_traceback_later(told_after, file=stack)
+                seconds = monotonic() - since
+                call = self._call(seconds, seconds >= told_after) if self.runs else UNKNOWN
+                thread = f"0x{main_thread().ident or 0:016x}"
+                text = json.dumps({**asdict(call), "written": time(), "told_after": told_after, "thread": thread})
+                note.seek(0)
+                note.truncate()
+                note.write(text)
+                note.flush()
+                is_over = self._stop.wait(LOOK_SECONDS)
+            faulthandler.cancel_dump_traceback_later()
+
+    def _call(self, seconds: float, has_stack: bool) -> StalledCall:
         by_key = not self.file
         return StalledCall(
             self.function,
@@ -175,36 +188,69 @@ class Calls:
             None if by_key else self.offset,
             self.key[:60].hex() if by_key else None,
             seconds,
-            _stack_of_main_thread(),
+            _stack_of_main_thread() if has_stack else "",
         )
 
     def stop(self) -> None:
         """Ends the thread."""
         self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
 
 
 def _stack_of_main_thread() -> str:
     """Where the program is: the frames of this package are not its own."""
     frame = sys._current_frames().get(main_thread().ident or 0)
-    package = os.path.dirname(__file__) + os.sep
-    own = [one for one in traceback.extract_stack(frame) if not one.filename.startswith(package)] if frame else []
+    found = traceback.extract_stack(frame) if frame else []
     # Those of Ray come first.
-    last = max((at for at, one in enumerate(own) if f"{os.sep}ray{os.sep}" in one.filename), default=-1)
-    listed = "".join(traceback.format_list(own[last + 1 :])).rstrip()
+    ray = os.path.dirname(sys.modules["ray"].__file__ or "") + os.sep if "ray" in sys.modules else PACKAGE
+    last = max((at for at, one in enumerate(found) if one.filename.startswith(ray)), default=-1)
+    own = [one for one in found[last + 1 :] if not one.filename.startswith(PACKAGE)]
+    listed = "".join(traceback.format_list(own)).rstrip()
     return f"Stack (most recent call last):\n{listed}" if listed else ""
 
 
-def stalled_calls(directories: Iterable[str]) -> list[tuple[int, StalledCall]]:
-    """The calls without progress of which there are files in these directories, each with its process."""
-    found = []
-    for directory in directories:
-        for name in glob(os.path.join(escape(directory), f"{CALLS}*.json")):
-            number = os.path.basename(name).removeprefix(CALLS).removesuffix(".json")
-            with suppress(OSError, ValueError, TypeError), open(name) as file:
-                found.append((int(number), StalledCall(**json.load(file))))
-    return found
+class Notes:
+    """The notes of processes of this node, which their own threads write."""
+
+    def __init__(self) -> None:
+        # The names of both files of each process by /proc.
+        self._names: dict[int, dict[str, str]] = {}
+
+    def stalled(self, processes: Iterable[int]) -> list[StalledCall]:
+        """The calls without progress of these processes. A note that is just written counts the next time."""
+        found = []
+        for process in processes:
+            names = self._names_of(process)
+            with suppress(OSError, ValueError, TypeError, KeyError), open(names[NOTE]) as file:
+                told = json.load(file)
+                age, thread = time() - told.pop("written"), told.pop("thread")
+                told["seconds"] += max(0.0, age)
+                if told["seconds"] >= told.pop("told_after"):
+                    told["stack"] = told["stack"] or _stack_in(names[STACK], thread)
+                    found.append(StalledCall(**told))
+        return found
+
+    def _names_of(self, process: int) -> dict[str, str]:
+        if len(self._names.get(process, {})) < 2:
+            found: dict[str, str] = {}
+            place = f"/proc/{process}/fd"
+            with suppress(OSError):
+                for number in os.listdir(place):
+                    with suppress(OSError):
+                        name = os.readlink(f"{place}/{number}")
+                        for wanted in (NOTE, STACK):
+                            if name.startswith(f"/memfd:{wanted} "):
+                                found[wanted] = f"{place}/{number}"
+            self._names[process] = found
+        return self._names[process]
 
 
-def _remove(name: str) -> None:
-    with suppress(OSError):
-        os.unlink(name)
+def _stack_in(name: str, thread: str) -> str:
+    """The stack of a thread in a file of `faulthandler`; empty without one."""
+    with suppress(OSError), open(name, errors="replace") as file:
+        for part in reversed(file.read().split("\n\n")):
+            if thread in part.partition("\n")[0]:
+                lines = [line for line in part.splitlines()[1:] if PACKAGE not in line]
+                return "\n".join(["Stack (most recent call first):", *lines])
+    return ""

@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 from ascot import arguments, errors
-from ascot.cluster.bench import check_disk_options, check_net_options, diskbench, netbench
+from ascot.cluster.bench import check_disk_options, check_net_options, check_nodes, diskbench, netbench
 from ascot.cluster.helpers import helpers
 from ascot.cluster.jobs import Finished
-from ascot.cluster.reports import ClusterReport
+from ascot.cluster.reports import SAMPLE, ClusterReport
 from ascot.lab import disk_options, net_options
 from ascot.progress import ProgressLike, checked
 from ascot.sources import PathLike
@@ -52,10 +52,13 @@ def node_type(
     Raises the exceptions of `diskbench` and `netbench`, and InvalidRequest for a `sort` without both phases.
     """
     path = arguments.path("to", to)
-    prices = {"usd_per_hour": usd_per_hour, "coordinator_usd_per_hour": coordinator_usd_per_hour}
+    if os.path.isdir(path):
+        raise errors.FileError(f"{path}: it is a directory\n  name a file (to=)", filename=path)
+    given = {"usd_per_hour": usd_per_hour, "coordinator_usd_per_hour": coordinator_usd_per_hour}
+    prices = {what: arguments.real(what, price) for what, price in given.items()}
     for what, price in prices.items():
-        if arguments.real(what, price) < 0:
-            arguments.wrong_value(what, price, "a price of at least 0, US dollars an hour")
+        if price < 0:
+            arguments.wrong_value(what, given[what], "a price of at least 0, US dollars an hour")
     usual = os.path.basename(path).removesuffix(".toml")
     title = usual if name is None else arguments.text("name", name)
     small = None if sort is None else _small_sort(sort)
@@ -64,6 +67,7 @@ def node_type(
     check_net_options(net_options(2, size, None, 1, False, None))
     checked(progress)
     with _whole_file(path) as file, helpers(arguments.text("address", address), 1) as made:
+        check_nodes(made.nodes)
         # Both use the connection that is there.
         disks = _disks(diskbench(temp=temp, size=size, progress=progress))
         network = _network(netbench(size=size, progress=progress))
@@ -117,15 +121,20 @@ def _small_sort(sort: Finished | ClusterReport) -> dict[str, Any]:
     report = sort.report if isinstance(sort, Finished) else sort
     if not isinstance(report, ClusterReport):
         arguments.wrong_type("sort", sort, "a finished sort, or its report")
-    seconds = {one.name: one.seconds for one in report.phases}
-    if report.kind != "sort" or not {"map and shuffle", "sort and reduce"} <= seconds.keys():
-        told = "sort: the report is not that of a sort with both phases"
-        raise errors.InvalidRequest(f"{told}\n  give that of a sort that was not resumed, or leave it out")
+    phases = [one for one in report.phases if one.name != SAMPLE]
+    is_whole = [one.name for one in phases] == ["map and shuffle", "sort and reduce"]
+    # What was done before a job was resumed, or again after a fault, is in no phase or in several.
+    is_whole = is_whole and all(one.bytes > 0.99 * report.bytes for one in phases) and not report.lost_nodes
+    if report.kind != "sort" or report.shuffle != "push" or not is_whole:
+        raise errors.InvalidRequest(
+            "sort: plans have the phases of a sort that pushes, once each, on all nodes\n  give one that was not "
+            "resumed and lost no node, or leave it out"
+        )
     return {
-        "nodes": len(report.phases[-1].nodes),
+        "nodes": len(phases[0].nodes),
         "input_bytes": report.bytes,
-        "map_shuffle_seconds": seconds["map and shuffle"],
-        "sort_reduce_seconds": seconds["sort and reduce"],
+        "map_shuffle_seconds": phases[0].seconds,
+        "sort_reduce_seconds": phases[1].seconds,
     }
 
 

@@ -102,7 +102,7 @@ class ObjectFiles:
             os.ftruncate(file.number, own["end"] if self._has_rows else own["size"])
             self.seconds = monotonic() - began
             with renamed(file.path, span["path"]):
-                yield {**own, "path": file.path}
+                yield {**own, "path": file.path, "name": span["path"]}
 
     def samples(
         self, span: dict[str, Any], count: int, sample: Callable[[dict[str, Any], int], bytes]

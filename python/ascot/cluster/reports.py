@@ -54,11 +54,11 @@ class NodeShare:
 
     `workers` is the number of workers. The states of a phase of mapping are `reading`, `grouping`, `blocked` (waiting
     for writers), `memory` (waiting for space in the object store), `idle`, and of the writer `writing` (to the page
-    cache) and `disk` (waiting for its disks); those of sorting are `sorting` and `idle`. `bounds` are the seconds of
-    the passes of sorts by their bottleneck. `ended` are the seconds from the beginning of the phase to the end of the
-    node's last work. `written_bytes` were written within `written_seconds`, those from the first to the last buffer.
-    While records are pushed, writers append `appended_bytes`, which disks get in `written_runs` runs, each of one
-    file.
+    cache) and `disk` (waiting for one of its disks); those of sorting are `sorting` and `idle`. `bounds` are the
+    seconds of the passes of sorts by their bottleneck. `ended` are the seconds from the beginning of the phase to the
+    end of the node's last work. `written_bytes` were written within `written_seconds`, those from the first to the
+    last buffer. While records are pushed, writers append `appended_bytes`, which disks get in `written_runs` runs,
+    each of one file.
     """
 
     node: str

@@ -126,11 +126,6 @@ def check_use(settings: Settings, transport: str, shuffle: str, workers_per_node
     spare = settings.spare_cores
     if workers_per_node is not None and spare:
         raise InvalidRequest(f"spare_cores={spare} and workers_per_node={workers_per_node}: give one of them")
-    if transport == "ray" and settings.batch is not None and size_of(settings.batch) < RAY_BATCH_MIN:
-        raise InvalidRequest(
-            f"batch={settings.batch}: a call of Ray costs as much for a small batch as for a large one\n  give at "
-            f"least {RAY_BATCH_MIN // KIB} KiB, or transport='direct'"
-        )
     unused: dict[str, str] = {}
     if transport == "ray":
         unused |= dict.fromkeys(OF_CONNECTIONS, "transport='ray'")
@@ -138,3 +133,8 @@ def check_use(settings: Settings, transport: str, shuffle: str, workers_per_node
         unused |= dict.fromkeys((name for name in LIMITS if name != "spare_cores"), "shuffle='pull'")
     for name in changed(settings, unused):
         raise InvalidRequest(f"{name}={getattr(settings, name)} changes nothing with {unused[name]}: leave it out")
+    if transport == "ray" and settings.batch is not None and size_of(settings.batch) < RAY_BATCH_MIN:
+        raise InvalidRequest(
+            f"batch={settings.batch}: a call of Ray costs as much for a small batch as for a large one\n  give at "
+            f"least {RAY_BATCH_MIN // KIB} KiB, or transport='direct'"
+        )

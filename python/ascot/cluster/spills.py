@@ -48,7 +48,6 @@ from ascot.cluster.actors import (
 )
 from ascot.cluster.functions import HEAD, PairMapper, pair_options, reduced
 from ascot.cluster.headers import header_of, with_header
-from ascot.cluster.limits import CALLS
 from ascot.cluster.writer import Writer
 from ascot.errors import AscotError, FileMissing
 
@@ -116,7 +115,14 @@ class PairSpiller(PairMapper):
                 # The job ends at the end of the pipe, also if a function raised an exception.
                 write.close()
                 told = job.result()
-        return told, sizes
+        return bound_by(told, {"input": "map"}), sizes
+
+
+def bound_by(result: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """The result in a report, with these names of what is at the ends of its pipes as bottlenecks."""
+    for one in result["passes"]:
+        one["bound_by"] = names.get(one["bound_by"], one["bound_by"])
+    return result
 
 
 class Descriptor:
@@ -351,7 +357,7 @@ class SpillWorker(Worker):
                 return [(group.name, thread.error) for group, thread in named if thread.error is not None]
 
             def merged(options: dict[str, Any]) -> dict[str, Any]:
-                told: dict[str, Any] = json.loads(_native.sort(options, None)[0])["result"]
+                told = bound_by(json.loads(_native.sort(options, None)[0])["result"], {"input": "fetching"})
                 if faults := failed():
                     # Functions get no pairs of a partition that is not whole.
                     raise faults[0][1]
@@ -406,7 +412,7 @@ class SpillWorker(Worker):
                 with suppress(AscotError):
                     job.result()
                 raise
-            return job.result()
+            return bound_by(job.result(), {"input": "fetching", "output": "reduce"})
 
     def join(self, chunks: list[tuple[str, int]], view: str) -> Any:
         """Makes one view of chunks, by reference; returns number, bytes and sum of its records, and its bytes."""
@@ -487,8 +493,7 @@ class SpillServer(Writer):
                     for name in os.listdir(place):
                         remove_chunk(os.path.join(place, name))
                 spills = os.path.join(os.path.dirname(place), SPILLS)
-                for pattern in (MARK + "*", CALLS + "*"):
-                    remove_files(os.path.dirname(place), pattern)
+                remove_files(os.path.dirname(place), MARK + "*")
                 if os.path.isdir(spills):
                     _native.remove_leftovers([spills])
                     for pattern in ("*" + UNFINISHED, PAIRS_FILE + "*"):

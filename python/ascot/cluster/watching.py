@@ -277,8 +277,8 @@ class Watch:
         for node in list(self._fleet.nodes):
             writer = node.writer
             if writer is not None and node.name not in self._calls:
-                places = [os.path.join(one, f"ascot-cluster-{self._job['job']}") for one in node.temp]
-                call = writer.samples.remote(list(node.processes), places, is_last)
+                has_functions = self._job["kind"] == "map_reduce"
+                call = writer.samples.remote(list(node.processes), is_last, has_functions)
                 self._calls[node.name] = node, writer, call
         # A writer that was replaced because it hung may never answer.
         for name, (node, writer, _) in list(self._calls.items()):

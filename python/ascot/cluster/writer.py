@@ -21,7 +21,7 @@ from ascot.cluster.actors import (
     runs,
 )
 from ascot.cluster.chunks import ChunkSet
-from ascot.cluster.limits import CALLS, StalledCall, stalled_calls
+from ascot.cluster.limits import Notes, StalledCall
 from ascot.cluster.memory import WAITING_BYTES_MIN
 from ascot.cluster.sampling import Sampler, Written
 from ascot.cluster.settings import USUAL, Settings, size_of
@@ -59,6 +59,7 @@ class Writer:
         self._bytes = self._runs = 0
         self._peaks = Peaks()
         self._sampler = Sampler(address, self._look)
+        self._notes = Notes()
 
     def exist(self, directories: list[str]) -> list[bool]:
         """Which of these directories of destinations this node has."""
@@ -144,8 +145,7 @@ class Writer:
             failed = [error for _, error in (self.remove(*one) for one in destinations) if error is not None]
             for parent in {os.path.dirname(directory) for _, directory in destinations}:
                 spills = os.path.join(parent, SPILLS)
-                for pattern in (MARK + "*", CALLS + "*"):
-                    remove_files(parent, pattern)
+                remove_files(parent, MARK + "*")
                 _native.remove_leftovers([spills])
                 for pattern in (PAIRS_FILE + "*", "*" + UNFINISHED):
                     remove_files(spills, pattern)
@@ -190,13 +190,13 @@ class Writer:
         self._sampler.begin(processes)
 
     def samples(
-        self, processes: list[int], directories: list[str], is_last: bool = False
+        self, processes: list[int], is_last: bool = False, has_functions: bool = False
     ) -> tuple[float, list[list[float]], dict[int, float], list[StalledCall]]:
         """The time of this moment and the samples since the last call, which processes have not run for how many
-        seconds, and the calls of functions without progress, of which workers write files in the directories of the
-        job. The samples to come are also of these processes. If it is the last call, they end at this moment."""
+        seconds, and the calls without progress if the job has functions. The samples to come are also of these
+        processes. If it is the last call, they end at this moment."""
         self._sampler.watch(processes)
-        stalled = [call for process, call in stalled_calls(directories) if process in processes and runs(process)]
+        stalled = self._notes.stalled(processes) if has_functions else []
         return *self._sampler.taken(is_last), self._sampler.still(), stalled
 
 
