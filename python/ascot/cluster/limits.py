@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from threading import Event, Thread, main_thread
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 from ascot import errors
@@ -172,7 +172,8 @@ class Calls:
                 seconds = monotonic() - since
                 call = self._call(seconds, seconds >= told_after) if self.runs else UNKNOWN
                 thread = f"0x{main_thread().ident or 0:016x}"
-                text = json.dumps({**asdict(call), "written": time(), "told_after": told_after, "thread": thread})
+                about = {"written": monotonic(), "told_after": told_after, "thread": thread}
+                text = json.dumps({**asdict(call), **about})
                 note.seek(0)
                 note.truncate()
                 note.write(text)
@@ -224,7 +225,7 @@ class Notes:
             names = self._names_of(process)
             with suppress(OSError, ValueError, TypeError, KeyError), open(names[NOTE]) as file:
                 told = json.load(file)
-                age, thread = time() - told.pop("written"), told.pop("thread")
+                age, thread = monotonic() - told.pop("written"), told.pop("thread")
                 told["seconds"] += max(0.0, age)
                 if told["seconds"] >= told.pop("told_after"):
                     told["stack"] = told["stack"] or _stack_in(names[STACK], thread)
