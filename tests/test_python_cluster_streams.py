@@ -127,11 +127,11 @@ def test_descriptors_are_reserved_or_the_limit_is_named():
 def test_a_slow_answer_makes_no_sample_shorter(monkeypatch):
     watch = object.__new__(watching.Watch)
     watch.began, watch._lock, watch.series = 100.0, Lock(), {"a": series.Series(10)}
-    watch._still, watch._answered, watch._apart = {}, {}, {}
+    watch._still, watch._stalled, watch._answered, watch._apart = {}, {}, {}, {}
     # The clock of the node is 100 s behind, and its answers take a while, the first one longest.
     for ended, late in [(1.0, 0.5), (2.0, 0.0), (3.0, 0.25)]:
         monkeypatch.setattr(watching, "time", SimpleNamespace(monotonic=lambda came=100.0 + ended + late: came))
-        watch._take(SimpleNamespace(name="a"), ended, [[ended, *[0.0] * len(series.COLUMNS)]], {})
+        watch._take(SimpleNamespace(name="a"), ended, [[ended, *[0.0] * len(series.COLUMNS)]], {}, [])
     assert watch.series["a"].column("seconds") == [1.0, 2.0, 3.0]
 
 
