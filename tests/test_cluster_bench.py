@@ -10,7 +10,7 @@ import ascot
 import ascot.cluster
 import pytest
 from ascot import errors
-from ascot.cluster import bench, helpers, node_types
+from ascot.cluster import bench, helpers, node_types, reports
 from ascot.cluster.bench import rounds_of_pairs
 from ray_machines import MEMORY, NODES, PAIR, RECORDS, processes_of
 
@@ -128,14 +128,45 @@ def test_rates_of_a_node_type_are_those_of_the_slower_phase_and_of_all_to_all():
     assert node_types._network(network) == [(2, 1, 3.0), (2, 2, 6.0)]
 
 
+@pytest.mark.parametrize(
+    ("place", "told"), [("none/type", "none: there is no such directory"), ("", "it is a directory")]
+)
+def test_a_place_where_no_file_may_be_is_told_before_a_connection(disk, place, told):
+    with pytest.raises(errors.FileError, match=told):
+        ascot.cluster.node_type(disk / place, usd_per_hour=2, address="127.0.0.1:1")
+
+
+def whole_sort(**changed):
+    phases = [reports.Phase(name, 2.0, 100, ()) for name in ("sample", "map and shuffle", "sort and reduce")]
+    facts = {"kind": "sort", "seconds": 5.0, "start_seconds": 1.0, "records": 1, "bytes": 100, "checksum": "0"}
+    facts |= {"partitions": 1, "chunks": 1, "memory_per_node": 1, "peak_memory_bytes": 1, "phases": phases}
+    return reports.ClusterReport(**{**facts, **changed})
+
+
+def test_only_a_sort_of_the_whole_input_on_all_nodes_gives_rates():
+    """The rates of a phase that was repeated, or that an earlier run began, would be too high."""
+    whole = node_types._small_sort(whole_sort())
+    assert (whole["input_bytes"], whole["map_shuffle_seconds"], whole["sort_reduce_seconds"]) == (100, 2.0, 2.0)
+    sample, mapping, sorting = whole_sort().phases
+    half = reports.Phase(mapping.name, 1.0, 50, ())
+    for changed in (
+        {"phases": (sample, half, sorting)},
+        {"phases": (sample, mapping, half, sorting)},
+        {"phases": (sample, sorting)},
+        {"lost_nodes": (("a", "its disk is full"),)},
+        {"shuffle": "pull"},
+        {"kind": "map_reduce"},
+    ):
+        with pytest.raises(errors.InvalidRequest, match="a sort that pushes, once each, on all nodes"):
+            node_types._small_sort(whole_sort(**changed))
+
+
 def test_the_type_of_the_nodes_is_measured_and_planned_with(cluster, disk):
     ascot.gen(100_000, to=disk / "a")
     done = ascot.cluster.sort(
         disk / "a", disk / "out", layout=RECORDS, address=cluster.address, memory_per_node=MEMORY, progress=None
     )
     given = {"usd_per_hour": 2, "coordinator_usd_per_hour": 0.5, "address": cluster.address, "size": "40MB"}
-    with pytest.raises(errors.FileError, match="none/type: No such file"):
-        ascot.cluster.node_type(disk / "none" / "type", **given)
     file = disk / "mine.toml"
     text = ascot.cluster.node_type(file, **given, sort=done, name='a "name"')
     assert file.read_text() == text and text.startswith('name = "a \\"name\\""\nusd_per_hour = 2.0\n')

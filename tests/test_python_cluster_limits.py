@@ -56,6 +56,21 @@ with memory_limit(64 << 20):
 """
 
 
+def test_a_function_that_eats_memory_while_its_pairs_are_sorted_is_named(cluster, disk):
+    """The sort that needs memory beside it does not end the process first."""
+    words_of(disk, 3000)
+
+    def hoard(batch):
+        kept = []
+        for line in batch.column(0).to_pylist():
+            kept.append(bytes(4 << 20))
+            yield line[:1000], b"x" * 50_000
+
+    with pytest.raises(errors.FunctionFailed, match="map needs more memory than a worker may have, "):
+        map_reduce(disk, disk / "text", shuffle="pull", map=hoard, reduce=count)
+    assert_nothing_left(cluster, disk, ["text"])
+
+
 @pytest.mark.parametrize("made", ["bytes(1 << 20)", "pyarrow.allocate_buffer(1 << 20)"])
 def test_a_function_has_its_share_and_a_margin(made):
     """Also of the memory of Arrow, whose usual allocators reserve 1 GiB, of which the system sees nothing used."""
@@ -129,7 +144,8 @@ def test_a_function_that_is_slow_does_not_end_the_job(cluster, disk, shuffle):
         for line in batch.column(0).to_pylist():
             for word in line.split():
                 time.sleep(0.5)
-                yield word, b"1"
+                # More than the pipe of a merge holds.
+                yield word, bytes(500_000)
 
     def slow_add(key, values):
         for value in values:
@@ -150,6 +166,10 @@ def test_a_function_that_is_slow_does_not_end_the_job(cluster, disk, shuffle):
         function_timeout=1.5, partitions=1,
     )  # fmt: skip
     assert lines_of(done) == ["a 7", "b 1"]
+    # What bounds the node that had work are the functions.
+    worked = [node.bounds for one in done.report.phases for node in one.nodes if node.bounds]
+    bounds = [max(one, key=one.get) for one in worked]
+    assert bounds == (["map", "reduce"] if shuffle == "pull" else ["reduce"])
 
 
 class Slow(io.BytesIO):

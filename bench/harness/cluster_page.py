@@ -364,9 +364,9 @@ def markdown(result: dict[str, Any]) -> str:
         lines += [
             "", "## Settings", "", about, "", *_settings(result), "",
             "`ascot plan cluster` has two of these settings: the sample, and the connections of a pair of nodes,",
-            "which are here the workers of a node times the directories of `temp`. Of the others it has what they",
-            "cost processors: a byte takes those of a published node, 32 cores, as long as it takes all processes",
-            "here but the driver. It does not have what they cost disks: these have the published rate.", "",
+            "which are here the workers of a node times the directories of `temp`. The others are predicted by their",
+            "processor time alone: the 32 cores of a published node are taken to need as long for a byte as all",
+            "processes here, except the driver. The disks have the published rate with every setting.", "",
             *_predictions(result),
         ]  # fmt: skip
     return "\n".join(lines) + "\n"

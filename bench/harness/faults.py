@@ -21,7 +21,7 @@ from .units import decimal, seconds
 ROOT = Path(__file__).resolve().parents[2]
 FILES = ("test_python_cluster_faults", "test_python_cluster_pull_faults", "test_python_cluster_head")
 # A sample is over before a fault is seen, and a job that is removed has no work to do twice.
-LEFT_OUT = "not (sample or is_removed or one_partition or stopped)"
+LEFT_OUT = "not (sample or is_removed)"
 
 
 def run(options: Options, chosen: str) -> dict[str, Any]:
@@ -98,7 +98,8 @@ def markdown(result: dict[str, Any]) -> str:
         f"Of {len(faults)} tests {passed} passed: the output has the checksum of the input and is in order, and",
         "what was done twice is within the bound of the test. In brackets: the process or file, the phase and the",
         "share of the job. `lost` is what the disk of the node held, or the files that were damaged. Chunks and",
-        "partitions that were on their way at that time are done again, too.",
+        "partitions that were on their way at that time are done again, too. The disk that is full while a partition",
+        "is sorted has data of its own, 150 MB; rows without amounts are of jobs that are resumed.",
         "",
         "| fault | shuffle | outcome | time | lost | read again | sent again | sorted again |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: |",

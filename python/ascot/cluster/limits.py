@@ -5,8 +5,8 @@
 A step is a call, a value that a function takes, or a pair or an output that it gives. A process cannot end a function
 that runs in native code or waits for a lock, and answers no call of Ray meanwhile. So a thread of it notes the call
 that runs in a file in memory (`memfd_create`), which the writer of the node opens by /proc, and the driver ends the
-job. If native code does not let the thread run, the note grows old, which counts as well; then the stack is that
-which `faulthandler` writes without the interpreter. Nothing is left when a process ends.
+job. If native code keeps the interpreter for itself, the thread cannot run: then the age of the note counts, and the
+stack is that which `faulthandler` writes without the interpreter. Nothing is left when a process ends.
 
 Invariant: only the time in which a function runs counts, not that in which batches are sent or pairs are read.
 """
@@ -97,7 +97,7 @@ class StalledCall:
         )
 
 
-# A call that began since the last look, in native code that lets no other thread run.
+# A call that began after the last look, in native code that keeps the interpreter for itself.
 UNKNOWN = StalledCall("a function", None, None, None, 0.0, "")
 
 
@@ -152,8 +152,8 @@ class Calls:
             yield one
 
     def watch(self, limit_seconds: float | None) -> None:
-        """Starts the thread, which notes the call that runs. It counts as one without progress at the latest after
-        half of the time that ends the job, if there is a limit."""
+        """Starts the thread, which notes the call that runs. A call is reported after STALL_SECONDS without progress,
+        or after half of the limit that ends the job if that is shorter."""
         told_after = STALL_SECONDS if limit_seconds is None else min(STALL_SECONDS, limit_seconds / 2)
         if self._thread is None:
             self._thread = Thread(target=self._run, args=(told_after,), name="ascot calls", daemon=True)

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import os
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, TextIO
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from ascot import arguments, errors
 from ascot.cluster.bench import check_disk_options, check_net_options, check_nodes, diskbench, netbench
+from ascot.cluster.files import write_text
 from ascot.cluster.helpers import helpers
 from ascot.cluster.jobs import Finished
 from ascot.cluster.reports import SAMPLE, ClusterReport
@@ -52,8 +52,7 @@ def node_type(
     Raises the exceptions of `diskbench` and `netbench`, and InvalidRequest for a `sort` without both phases.
     """
     path = arguments.path("to", to)
-    if os.path.isdir(path):
-        raise errors.FileError(f"{path}: it is a directory\n  name a file (to=)", filename=path)
+    _check_place(path)
     given = {"usd_per_hour": usd_per_hour, "coordinator_usd_per_hour": coordinator_usd_per_hour}
     prices = {what: arguments.real(what, price) for what, price in given.items()}
     for what, price in prices.items():
@@ -66,7 +65,7 @@ def node_type(
     check_disk_options(disk_options([], [], size, None, None, 1, None))
     check_net_options(net_options(2, size, None, 1, False, None))
     checked(progress)
-    with _whole_file(path) as file, helpers(arguments.text("address", address), 1) as made:
+    with helpers(arguments.text("address", address), 1) as made:
         check_nodes(made.nodes)
         # Both use the connection that is there.
         disks = _disks(diskbench(temp=temp, size=size, progress=progress))
@@ -86,9 +85,21 @@ def node_type(
         for peers, connections, rate in network:
             lines += ["", "[[network]]", f"peers = {peers}", f"connections = {connections}"]
             lines.append(f"bytes_per_s = {rate:.0f}")
-        text = "\n".join(lines) + "\n"
-        file.write(text)
+    text = "\n".join(lines) + "\n"
+    write_text(path, text)
     return text
+
+
+def _check_place(path: str) -> None:
+    """Raises an error for a place where no file may be made, before minutes of measuring."""
+    parent = os.path.dirname(os.path.abspath(path))
+    if os.path.isdir(path):
+        raise errors.FileError(f"{path}: it is a directory\n  name a file (to=)", filename=path)
+    if not os.path.isdir(parent):
+        told = f"{parent}: there is no such directory\n  make it, or name another file (to=)"
+        raise errors.FileMissing(told, filename=parent)
+    if not os.access(parent, os.W_OK):
+        raise errors.FileDenied(f"{parent}: no file may be made there\n  name another file (to=)", filename=parent)
 
 
 def _toml(value: Any) -> str:
@@ -142,23 +153,3 @@ def volume_bytes(directories: list[str]) -> int:
     """The space of the volumes of directories, each volume once, bytes."""
     found = {os.stat(one).st_dev: os.statvfs(one) for one in directories}
     return sum(one.f_blocks * one.f_frsize for one in found.values())
-
-
-@contextmanager
-def _whole_file(path: str) -> Iterator[TextIO]:
-    """A new file that gets its name when the block ends. It is there from the beginning, so that a place where no
-    file may be is told at once."""
-    made = f"{path}.{os.getpid()}.new"
-    try:
-        with open(made, "w", encoding="utf-8") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, path)
-    except OSError as error:
-        if isinstance(error, errors.AscotError):
-            raise
-        raise errors.FileError(f"{path}: {error.strerror}", filename=path, errno=error.errno) from error
-    finally:
-        with suppress(OSError):
-            os.unlink(made)

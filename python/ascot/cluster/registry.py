@@ -15,6 +15,8 @@ from contextlib import suppress
 from math import isfinite
 from typing import Any
 
+from ascot.cluster.files import write_text
+
 __all__ = ["entries", "entry", "forget", "keep", "state_directory", "write_whole"]
 
 VERSION = 1
@@ -34,10 +36,7 @@ def state_directory() -> str | None:
 
 def write_whole(name: str, content: dict[str, Any]) -> None:
     """Writes a file of JSON, whole or not at all. It is not made durable."""
-    made = f"{name}.{os.getpid()}.new"
-    with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "w") as file:
-        json.dump(content, file, separators=(",", ":"))
-    os.rename(made, name)
+    write_text(name, json.dumps(content, separators=(",", ":")), mode=0o600)
 
 
 def keep(identity: str, content: dict[str, Any]) -> None:

@@ -6,7 +6,6 @@ Invariant: the text, the page and the JSON have the same values.
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -14,6 +13,7 @@ from typing import Any
 
 from ascot import arguments
 from ascot._native import bytes_text, count_text, seconds_text
+from ascot.cluster.files import write_text
 from ascot.cluster.series import Series
 from ascot.sources import PathLike
 
@@ -319,15 +319,7 @@ class ClusterReport:
         Raises OSError if it cannot be written.
         """
         whole, target = self.to_html(), arguments.path("path", path)
-        made = f"{target}.{os.getpid()}.new"
-        try:
-            with open(made, "w", encoding="utf-8") as file:
-                file.write(whole)
-            os.replace(made, target)
-        except OSError:
-            if os.path.exists(made):
-                os.unlink(made)
-            raise
+        write_text(target, whole)
 
     def _repr_html_(self) -> str:
         from ascot.cluster.pages import notebook
